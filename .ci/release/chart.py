@@ -61,7 +61,7 @@ def release(chart: Chart, version: str, images: Mapping[str, str], place: Place,
     *images* has the digest of each released image, by the name of the image.
 
     Raises:
-        NotReleasable: the chart has another version than the images.
+        NotReleasable: the chart has another version than the images, or lacks a line that has to be replaced.
     """
     copy = work / chart.name
     shutil.copytree(chart.folder, copy)

@@ -34,7 +34,7 @@ LETTER_WIDTH: Final = 0.6 * TEXT_SIZE
 BOLD: Final = 1.1
 """The width of a bold letter, as a multiple of the width of a normal letter."""
 GAP: Final = 6
-"""The distance between a line and its label, in pixels."""
+"""The distance between a vertical line and its label, in pixels. At a horizontal line, it is half of that."""
 
 STYLE: Final = """
 text { font: 13px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328 }

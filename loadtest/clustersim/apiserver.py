@@ -36,8 +36,8 @@ _WATCH_SECONDS = 1800.0
 class ApiServer:
     """Serves the objects of a store over HTTP.
 
-    Each *bookmark_interval* seconds it sends a bookmark to every watch that asked for bookmarks. The *rights* limit the
-    requests of the user `rbac.USER`. All other users are allowed to do everything.
+    A watch that asked for bookmarks gets one after each *bookmark_interval* seconds without an event. The *rights*
+    limit the requests of the user `rbac.USER`. All other users are allowed to do everything.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ def _verb(request: web.Request, target: Target | None) -> str:
 
 
 def _named(request: web.Request, target: Target) -> Target:
-    """Return *target*. If it is a list that a field selector limits to one object, add the name of this object."""
+    """Return *target*, with the name of the object if a field selector limits a list or a watch to one object."""
     return target if target.name else replace(target, name=reading.selector(request).name)
 
 

@@ -39,8 +39,8 @@ class _Loop:
 class Certificates:
     """The certificates that a replica writes with the rights of the ServiceAccount *account*.
 
-    If several groups share an ACME account, *shared* is the name of the Secret with this account, and the account's key
-    in the Secret. It is None if this replica has an account of its own.
+    If several groups share an ACME account, *shared* is the name of the Secret with this account, and the name of the
+    field there that has the account's private key. It is None if this replica uses no shared account.
     """
 
     def __init__(self, store: Store, namespace: str, account: str, shared: tuple[str, str] | None) -> None:

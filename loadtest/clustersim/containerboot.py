@@ -331,10 +331,10 @@ class Proxy:
         self._login.write(news)
 
     def _serve(self, device: Device) -> dict[str, str | None]:
-        """Read the serve config, and return the keys of the state Secret that it sets.
+        """Read the serve config, and return the values that the proxy has to write into its state Secret.
 
         They are the device's name for HTTPS, and a copy of the serve config. If the file is missing or empty, the
-        proxy goes on with the serve config that it read before.
+        proxy keeps the serve config that it read before. If it has never read one, return {}.
         """
         mounted_config = self._volumes.text(self._serve_mount) if self._serve_mount else None
         self._serve_config = mounted_config or self._serve_config

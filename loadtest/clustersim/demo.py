@@ -144,7 +144,10 @@ class Demo:
         self._began = time.monotonic()
 
     async def run(self) -> list[Row]:
-        """Start everything, check every name and measure the changes; raises DemoError."""
+        """Start everything, check every name and measure the changes; return the rows of the names that Pods reach.
+
+        Raises DemoError.
+        """
         stage, processes = self._stage, self._processes
         self._say("starting a simulated cluster and tailnet")
         await stage.start_cluster(processes)
@@ -175,7 +178,10 @@ class Demo:
         return by_name
 
     async def _look(self, looks: Looks, targets: Sequence[Target], applied: float) -> dict[Target, list[Row]]:
-        """Check again and again until every target leads to the right addresses; raises DemoError if one never does."""
+        """Check the *targets* again and again until all work; return the rows of each target.
+
+        Raises DemoError if this takes more than `ANSWER_SECONDS` from *applied*, a time of the monotonic clock.
+        """
         missing = dict.fromkeys(targets, "not looked at")
         rows = {}
         while missing:

@@ -187,7 +187,7 @@ class Checks:
     async def _external_name(self, target: Exposed) -> str:
         """Return the ``externalName`` of *target*, an egress Service that leads to an IP address of the tailnet.
 
-        Raises NotYet unless it is the name of the Service in front of the target's proxies.
+        Raises NotYet unless the ``externalName`` is the name of the Service in front of the target's proxies.
         """
         services = await self.api.list(SERVICE, OPERATOR_NAMESPACE, target.labels)
         spec = (await self.api.get(SERVICE, target.namespace, target.name))["spec"]

@@ -207,7 +207,7 @@ def _is_known(obj: Object) -> bool:
 
 
 async def _install(api: ApiClient, obj: Object) -> None:
-    """Create *obj*, which is from the chart, or replace the object with its name that the simulated cluster made."""
+    """Create *obj*, which is from the chart. If the simulated cluster already has this object, replace the object."""
     resource, metadata = resource_of(obj), obj["metadata"]
     try:
         await api.create(resource, obj)

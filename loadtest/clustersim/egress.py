@@ -44,7 +44,7 @@ class Health:
     def answer(self, port: int, has_joined: bool) -> tuple[int, Mapping[str, str]] | None:
         """Return the HTTP status and the headers of the answer at *port*, or None if nothing listens there.
 
-        Images before 1.80 send no headers.
+        The status is 200 if the proxy *has_joined* the tailnet, otherwise 503. Images before 1.80 send no headers.
         """
         if str(port) != self._port:
             return None

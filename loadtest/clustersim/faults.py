@@ -18,7 +18,7 @@ LOST = 0
 
 @dataclass(frozen=True, slots=True)
 class Ban:
-    """Requests for one kind that RBAC forbids.
+    """A ban by RBAC on requests for one kind.
 
     An empty *namespace* stands for requests about all namespaces at once. An empty *verb* stands for all verbs.
     """

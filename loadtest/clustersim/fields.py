@@ -76,7 +76,10 @@ def _mistakes_in_fields(schema: Object, value: Object, path: str) -> Iterator[Mi
 
 
 def _refusal(schema: Object, value: Any) -> str:
-    """Return why *schema* doesn't allow *value*, or an empty text. Items and fields of *value* aren't checked."""
+    """Return the reason why *schema* doesn't allow *value*, or an empty text if it does.
+
+    Items and fields of *value* aren't checked.
+    """
     wanted = schema.get("type", "")
     if schema.get("x-kubernetes-int-or-string"):
         return "" if isinstance(value, int | str) else "Invalid value: must be a number or a string"

@@ -33,7 +33,7 @@ class Collector:
         self._children: dict[str, set[str]] = {}
 
     def follow(self, changes: list[Change]) -> None:
-        """Remember the owners of all changed objects, and then delete objects without an owner.
+        """Remember the owners of all changed objects, and then delete objects whose owners are all gone.
 
         The order matters, so that no new dependent is overlooked.
         """

@@ -160,7 +160,7 @@ class APIProxy:
         """Read the configuration.
 
         An invalid configuration stops the boot. A proxy that already runs ignores an invalid configuration. A valid one
-        replaces its configuration, but can't change whether the proxy issues the certificate.
+        replaces its configuration, but the choice whether to issue the certificate changes only at the next start.
         """
         if self._config is None:
             config = parse_api_config(text)

@@ -220,7 +220,7 @@ class Kubelet:
             self._sync(uid, key)
 
     def _end_proxy(self, running: RunningPod | None) -> None:
-        """Make the proxy of a Pod that is gone disconnect from the control server, unless its node has died before."""
+        """Disconnect the proxy of a removed Pod from the control server, unless the Pod's node has died before."""
         if running is not None and running.proxy is not None and running.node not in self._store.silent_nodes:
             running.proxy.end()
 
@@ -254,7 +254,7 @@ class Kubelet:
             running.end = self._tasks.create_task(self._end(running, pod))
 
     async def _end(self, running: RunningPod, pod: Object) -> None:
-        """Run the preStop hook of a deleted Pod, at most until its grace period ends. Then remove the Pod."""
+        """Run the preStop hook of a deleted Pod, at most until its grace period ends. After that, remove the Pod."""
         with suppress(TimeoutError), self._store.subscribe(ENDPOINTSLICE, CONFIGMAP) as changes:
             async with asyncio.timeout(pod["metadata"]["deletionGracePeriodSeconds"] * self.second):
                 if running.proxy is not None:
@@ -317,7 +317,7 @@ def _mount(running: RunningPod, metadata: Object) -> None:
 
 
 def _unpulled(pod: Object) -> ContainerState | None:
-    """Return the state of a Pod with an image that no registry has, or None.
+    """Return the state of *pod* if no registry has the image of one of its containers, and None otherwise.
 
     The domain of such an image ends in .invalid.
     """

@@ -23,9 +23,9 @@ class Page(NamedTuple):
 def page(store: Store, target: Target, selector: Selector, limit: int, token: str) -> Page:
     """Return a page of at most *limit* objects, or of all objects if *limit* is 0.
 
-    *token* is that of the page before; the first page has none. Later pages have the version of the first page, but
-    show the present objects. A client that watches from that version gets all changes since the first page. Raises
-    ApiError 410 if the history no longer reaches back to the version in *token*.
+    *token* is the continue token of the previous page, or "" for the first page. Later pages have the version of the
+    first page, but show the present objects. A client that watches from that version gets all changes since the first
+    page. Raises ApiError 410 if the history no longer reaches back to the version in *token*.
     """
     revision, start = _decode(token) if token else (store.revision, None)
     if token:

@@ -53,8 +53,9 @@ class Login:
         self.device = self.tailnet.member(node_id)
 
     def is_over(self, auth_key: str) -> bool:
-        """Tell whether the container must start again: its device is gone, or its refused auth key was replaced.
+        """Tell whether the container must start again.
 
+        It must if its device was deleted or has to log in again, or if its refused auth key was replaced.
         If the auth key was replaced, remove the login of the old device from the state Secret.
         """
         if self._rejected is None:
@@ -135,7 +136,7 @@ def texts(secret: Object | None) -> dict[str, str]:
 
 
 def decoded(data: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts in a section of an object whose values are in base64."""
+    """Return the texts in *data*, which is a section of an object with values in base64."""
     return {key: b64decode(value).decode(errors="replace") for key, value in data.items()}
 
 

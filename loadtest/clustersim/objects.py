@@ -84,7 +84,7 @@ CRD = Resource(
     status=True,
 )
 CRD_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
-"""The finalizer of a CustomResourceDefinition, which is removed when the last object of the kind is gone."""
+"""The finalizer of a CustomResourceDefinition. It is removed when the last object of the kind is gone."""
 
 
 def _tailscale(plural: str, kind: str, *short_names: str, namespaced: bool = False) -> Resource:

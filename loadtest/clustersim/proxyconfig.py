@@ -50,7 +50,8 @@ class ConfigError(Exception):
 class ProxyConfig:
     """The settings that the simulated image acts on.
 
-    The value of a missing field is empty, or None if the device keeps its old value without the field.
+    The value of a missing field is empty or None. If *routes* or *app_connector* is None, the device keeps its old
+    value.
     """
 
     auth_key: str = ""

@@ -35,7 +35,10 @@ async def object_body(request: web.Request) -> Object:
 
 
 def addressed(obj: Object, target: Target) -> Object:
-    """Return *obj* with the namespace and name in the URL. Raises ApiError 400 if *obj* has different ones."""
+    """Return *obj* with the namespace and the name of *target*, which the URL names.
+
+    Raises ApiError 400 if *obj* has another namespace, name or kind.
+    """
     resource = target.resource
     if (obj.get("apiVersion", resource.api_version), obj.get("kind", resource.kind)) != (
         resource.api_version,

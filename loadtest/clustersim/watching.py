@@ -1,4 +1,4 @@
-"""Watches: the changes of one kind since a version, as JSON lines, until the client, a time-out or a fault ends it."""
+"""Watches, which send the changes of one kind as JSON lines, until the client, a time-out or a fault ends them."""
 
 import asyncio
 from collections.abc import Iterable

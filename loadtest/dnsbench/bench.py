@@ -67,7 +67,7 @@ class Bench:
         shutil.rmtree(folder)
 
     def run(self, scenario: Scenario) -> list[Row]:
-        """Measure the contestants of *scenario* in turn, in each round. Raises BenchError."""
+        """Measure the contestants of *scenario* in turn, in each round. Return a row for each; raises BenchError."""
         if scenario.attack is Attack.GONE:
             return in_a_lonely_network(lambda: self._run(scenario))
         return self._run(scenario)

@@ -59,9 +59,9 @@ def _cpu_model() -> str:
 
 
 def _version(kind: Kind, program: str) -> str:
-    """Return the first line of the program's output that names its version.
+    """Return the version of *program*: the first line in which it prints its version.
 
-    For the Go server, return the version of its module.
+    For the Go server, return the version of its module. If no version is found, return "unknown".
     """
     command = ["go", "version", "-m", program] if kind is Kind.GO else [program, *_VERSION_WORDS[kind]]
     try:

@@ -44,9 +44,9 @@ class Mix(NamedTuple):
     names: int
     misses: float = 0.1
     deep: float = 0.0
-    """The share of misses with deep names, which have 120 labels."""
+    """The share of queries for deep names. These names have 120 labels, and don't exist."""
     cookies: float = 0.0
-    """The share of hits with a DNS cookie (RFC 7873), which BIND sends."""
+    """The share of queries that are hits with a DNS cookie (RFC 7873), such as BIND sends."""
     outside: float = 0.0
     """The share of queries for names outside the zone."""
     hostile: tuple[Hostile, ...] = ()
@@ -60,7 +60,10 @@ def addresses(count: int) -> dict[str, str]:
 
 
 def packet(name: str, *, cookie: bytes = b"") -> bytes:
-    """Return a query for the A records of *name*, with RD set and the ID 0. If *cookie* isn't empty, it is in EDNS."""
+    """Return a query for the A records of *name*, with RD set and the ID 0.
+
+    If *cookie* isn't empty, the query has it as an EDNS option.
+    """
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
     plain = struct.pack("!6H", 0, 0x0100, 1, 0, 0, bool(cookie)) + labels + struct.pack("!BHH", 0, 1, 1)
     if not cookie:
@@ -114,7 +117,7 @@ _HOSTILE: Mapping[Hostile, Callable[[random.Random, str], Query]] = {
 
 
 def make(mix: Mix) -> list[Query]:
-    """Return the queries of *mix* in random order, which are the same for all servers and runs.
+    """Return the queries of *mix* in random order. All servers and runs get the same queries in the same order.
 
     Hits ask for all names equally often. Each miss asks for a different name.
     """

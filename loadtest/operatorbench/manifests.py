@@ -29,7 +29,7 @@ def egress_service(name: str, group: str = "") -> Object:
 
 
 def proxy_group(name: str, replicas: int, type_: str) -> Object:
-    """Return a ProxyGroup."""
+    """Return a ProxyGroup of the type *type_* with *replicas* replicas."""
     return _object(PROXYGROUP, {"name": name}, {"type": type_, "replicas": replicas})
 
 
@@ -39,14 +39,14 @@ def backend(name: str) -> Object:
 
 
 def exposed_service(name: str, group: str) -> Object:
-    """Return a Service that a ProxyGroup exposes to the tailnet."""
+    """Return a Service that the ProxyGroup *group* exposes to the tailnet."""
     metadata = {"namespace": USERS, "name": name, "annotations": {PROXY_GROUP: group}}
     balanced = {"loadBalancerClass": LOAD_BALANCER_CLASS, "allocateLoadBalancerNodePorts": False}
     return _object(SERVICE, metadata, {"type": "LoadBalancer", **balanced, "ports": _HTTP})
 
 
 def exposed_ingress(name: str, service: str, group: str) -> Object:
-    """Return an Ingress for a *service* that a ProxyGroup exposes to the tailnet by HTTPS."""
+    """Return an Ingress in front of *service*. The ProxyGroup *group* exposes the Ingress to the tailnet by HTTPS."""
     metadata = {"namespace": USERS, "name": name, "annotations": {PROXY_GROUP: group}}
     path = {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": service, "port": {"number": 80}}}}
     rules = {"tls": [{"hosts": [name]}], "rules": [{"http": {"paths": [path]}}]}

@@ -127,8 +127,8 @@ def answer(query: bytes, zone: Zone, counts: Counts | None = None, *, stream: bo
 def _with_options(query: bytes) -> tuple[bytes, bytes] | None:
     """Return the question in *query*, and the OPT record for the response, if we ignore all EDNS options of *query*.
 
-    Return None for any other query. The search for the end of the question can stop too early, at a label that contains
-    the same bytes. In that case, the question has no valid name, and the lookup of the name finds nothing.
+    Return None for any other query. The search for `_QUESTION_END` can stop too early, inside a label that contains its
+    bytes. In that case, the question has no valid name, and the lookup of the name finds nothing.
     """
     at = query.find(_QUESTION_END, HEADER_SIZE) + 2
     opt = _OPT_REPLIES.get(query[at + 5 : at + 9])
@@ -144,7 +144,11 @@ def _with_options(query: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _offered(query: bytes, question: bytes, opt: bytes) -> int:
-    """Return the size limit, in bytes, of the UDP response to an ordinary query: the client's limit or ours."""
+    """Return the size limit, in bytes, of the UDP response to an ordinary query.
+
+    It is the size in the OPT record of *query*, but at least UDP_MINIMUM and at most UDP_MAXIMUM. Without an *opt*, it
+    is UDP_MINIMUM.
+    """
     at = HEADER_SIZE + len(question) + len(_OPT_START)
     return min(max(int.from_bytes(query[at : at + 2], "big"), UDP_MINIMUM), UDP_MAXIMUM) if opt else UDP_MINIMUM
 
@@ -224,7 +228,7 @@ def _opt(asked: Opt, found: Section, zone: Zone) -> bytes:
 
 
 def _response(query: bytes, asked: Query, found: Section, opt: bytes, limit: int) -> bytes:
-    """Build a response. If it is larger than *limit* bytes, it is truncated to the question (RFC 2181, 9)."""
+    """Build a response. If it has more than *limit* bytes, truncate it to the question and *opt* (RFC 2181, 9)."""
     fits = HEADER_SIZE + len(asked.question) + len(found.body) + len(opt) <= limit
     counts = (found.answers, found.authority) if fits else (0, 0)
     high = QR | query[2] & RD | (0 if fits else TC) | authoritative(found.rcode)

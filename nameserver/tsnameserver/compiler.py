@@ -48,7 +48,7 @@ class Compiled:
 
 
 def empty_zone(settings: ZoneSettings) -> Zone:
-    """Return the zone to serve until records arrive: it answers every name with SERVFAIL."""
+    """Return the zone to serve until records arrive: queries for names in the zones of *settings* get SERVFAIL."""
     return nothing_compiled(settings).zone
 
 

@@ -31,7 +31,7 @@ _LIST_SECONDS = 20
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Seconds to wait after a failure: *first*, then twice as long after each failure, up to *most*.
+    """Seconds to wait after failures: *first*, and twice as long after each further failure, up to *most*.
 
     After a denial by RBAC, the wait is *denied* seconds.
     """
@@ -50,7 +50,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """The API server and the namespace of the ConfigMaps, and the settings of the requests."""
+    """The settings for the requests to the API server, such as its URL and the namespace of the ConfigMaps."""
 
     server: str
     namespace: str
@@ -100,7 +100,7 @@ class ConfigMaps:
         offer: Callable[[Mapping[str, str | None]], Awaitable[None]],
         lose: Callable[[], Awaitable[None]],
     ) -> None:
-        """*lose* is called after each failure to list or watch the ConfigMaps."""
+        """*lose* is called after each failure to list or watch, except if only the version to watch from is too old."""
         self._settings = settings
         self._offer = offer
         self._lose = lose
@@ -244,9 +244,9 @@ class ConfigMaps:
         return {"Authorization": f"Bearer {token.read_text().strip()}"} if token.exists() else {}
 
     def _tls(self) -> ssl.SSLContext | None:
-        """Return the TLS settings.
+        """Return the TLS settings for the API server; None if its URL isn't https.
 
-        If the cluster's CA is known, they trust only servers with a certificate from this CA.
+        If the directory of the service account has a CA, only servers with a certificate from this CA are trusted.
         """
         if not self._settings.server.startswith("https"):
             return None
@@ -273,7 +273,7 @@ def _text(configmap: _ConfigMap) -> str | None:
 
 
 async def _lines(response: Response) -> AsyncIterator[bytes]:
-    """Yield each line, however long."""
+    """Yield each complete line of *response* that isn't empty, whatever its length."""
     partial = bytearray()
     async for part in response.parts():
         first, *rest = part.split(b"\n")

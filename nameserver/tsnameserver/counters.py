@@ -30,7 +30,7 @@ def _zeros(keys: Iterable[int]) -> dict[int, int]:
 
 @dataclass(slots=True)
 class Counts:
-    """The totals since the start. Clients can't make them take more memory."""
+    """The numbers of queries and responses since the start. Clients can't make them take more memory."""
 
     fast: "array[int]" = field(default_factory=lambda: array("Q", bytes(8 * 3 * MISS)))
     """The numbers of queries on the fast path or in a compiled loop, by slot, slot + MISS or slot + REFUSAL."""

@@ -7,7 +7,7 @@ NameserverError
 ├── InvalidNameError  a text is no DNS name: that record or zone is left out
 ├── FormatError       a query is malformed: FORMERR
 └── ApiError          the API server refused or ended the watch: list again
-    ├── ExpiredError  the version to watch from is too old: list again at once
+    ├── ExpiredError  the version to watch from is too old: list again, without a warning
     └── DeniedError   credentials or RBAC: say how to fix it, retry slowly
 """
 

@@ -22,7 +22,7 @@ class Response:
     def __init__(self, reader: asyncio.StreamReader, status: int, headers: Mapping[str, str]) -> None:
         self.status = status
         self.reusable = False
-        """True if the response has been read to its end, so the connection can serve another request."""
+        """True once the response has been read to its end, if the connection can serve another request."""
         self._reader = reader
         self._headers = headers
 
@@ -113,7 +113,7 @@ async def _read_head(reader: asyncio.StreamReader) -> Response:
 
 
 async def _read_line(reader: asyncio.StreamReader) -> bytes:
-    """Return a line without its end; raises ApiError, OSError, and ValueError if it is too long."""
+    """Return a line without its end; raises ApiError, OSError, and ValueError if the line is too long."""
     line = await reader.readline()
     if not line.endswith(b"\n"):
         raise ApiError("the connection ended before a response did")

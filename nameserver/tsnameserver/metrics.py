@@ -54,7 +54,7 @@ class Metrics:
     watched: Watched | None = None
     """The state of the list and the watch of the API server.
 
-    If the nameserver doesn't follow the API server, this is None, and no metric is about the API server.
+    If the nameserver doesn't follow the API server, this is None, and the metrics about it have no samples.
     """
     restarts: Mapping[str, int] = field(default_factory=dict)
     snapshot: Snapshot | None = None

@@ -1,4 +1,4 @@
-"""Converts DNS names from text to the lower-cased wire form, which is the key in zones."""
+"""Converts DNS names from text to the lower-cased wire form, by which a zone finds its names."""
 
 import re
 

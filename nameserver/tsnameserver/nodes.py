@@ -19,7 +19,7 @@ class Nodes(Mapping[bytes, _T], Generic[_T]):
     __slots__ = ("buckets",)
 
     def __init__(self, buckets: tuple[dict[bytes, _T], ...] | None = None) -> None:
-        """Use *buckets*; the hash of a name says which of them has it."""
+        """Use *buckets*; the hash of a name says which bucket has the name."""
         self.buckets = ({},) * BUCKETS if buckets is None else buckets
 
     def __getitem__(self, name: bytes) -> _T:
@@ -44,7 +44,7 @@ class NodesDraft(Generic[_T]):
         self._own: set[int] = set()
 
     def get(self, name: bytes) -> _T | None:
-        """Return the value of *name* in this draft; None if it has none."""
+        """Return the value of *name* in this draft; None if the draft doesn't have the name."""
         return self._buckets[hash(name) & MASK].get(name)
 
     def __contains__(self, name: bytes) -> bool:

@@ -38,7 +38,7 @@ def packed_apex(origin: str, settings: ZoneSettings, serial: int) -> Apex:
 
 
 def packed_addresses(name: str, addresses: Addresses, ttl: int, problems: list[str]) -> tuple[bytes, bytes]:
-    """Return the A and AAAA records of *name*; add a message to *problems* for each address that is left out."""
+    """Return the packed A and AAAA records of *name*; add messages about addresses left out to *problems*."""
     a = _valid(name, addresses[0], _ip4, problems)
     aaaa = _valid(name, addresses[1], _ip6, problems)
     return _rrset(A, ttl, a), _rrset(AAAA, ttl, aaaa)
@@ -54,7 +54,10 @@ def _rrset(rtype: int, ttl: int, addresses: list[bytes]) -> bytes:
 
 
 def _valid(name: str, texts: Iterable[str], parse: Callable[[str], bytes], problems: list[str]) -> list[bytes]:
-    """Return the packed addresses without repetitions, and report in *problems* those that *parse* refuses."""
+    """Return the packed addresses without repetitions, at most MAX_ADDRESSES of them.
+
+    Add to *problems* a message about each address that *parse* refuses, and one if there are too many addresses.
+    """
     addresses: dict[bytes, None] = {}
     for text in dict.fromkeys(texts):
         try:

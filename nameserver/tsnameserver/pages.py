@@ -33,7 +33,10 @@ _HEAD_BYTES = 16 << 10
 
 
 def probe_pages(healthy: Callable[[], bool], ready: Callable[[], bool]) -> Pages:
-    """Return the pages that a kubelet asks for: /healthz while the server works, /readyz once it has records."""
+    """Return the pages for a kubelet's probes: /healthz and /readyz.
+
+    Their status is 200 if *healthy* or *ready*, respectively, returns True, and 503 otherwise.
+    """
     return {
         "/healthz": lambda: _verdict("working", good=healthy()),
         "/readyz": lambda: _verdict("ready", good=ready()),
@@ -102,7 +105,7 @@ def _client(writer: asyncio.StreamWriter) -> str:
 async def _converse(
     pages: Pages, clients: _Clients, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Answer one request."""
+    """Answer the one request of a connection, and close the connection."""
     clients.note(writer)
     try:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):  # the client has gone, or takes too long

@@ -35,7 +35,7 @@ class Query(NamedTuple):
 
 
 def parse_query(data: bytes) -> Query:
-    """Read a message of at least a header's length; raises FormatError."""
+    """Return the query in *data*, which has at least the length of a header; raises FormatError."""
     questions, *records = struct.unpack_from("!4H", data, 4)
     if questions != 1:
         raise FormatError("not one question")
@@ -54,7 +54,7 @@ def parse_query(data: bytes) -> Query:
 
 
 def has_opt(data: bytes) -> bool:
-    """Tell whether the readable part of a message of at least a header's length has an OPT record."""
+    """Tell whether the readable part of *data* has an OPT record. *data* has at least the length of a header."""
     questions, answers, authority, additional = struct.unpack_from("!4H", data, 4)
     at = HEADER_SIZE
     try:
@@ -72,7 +72,7 @@ def has_opt(data: bytes) -> bool:
 
 
 def _end_of_name(data: bytes, start: int) -> int:
-    """Return the offset after the name at *start*. It must not be compressed, as no name comes before it."""
+    """Return the offset after the name at *start*. A compressed name is an error: no name comes before this one."""
     at = start
     while length := data[at]:
         if length > MAX_LABEL:
@@ -113,8 +113,8 @@ def _read_records(data: bytes, at: int, before: int, additional: int) -> tuple[O
 def _option_codes(options: bytes, version: int) -> set[int]:
     """Return the codes of *options*.
 
-    Malformed options raise FormatError if *version* is 0. For another version, they have no codes, because it can
-    have options in another format.
+    Malformed options raise FormatError if *version* is 0. For another version, which can have another format of
+    options, return an empty set.
     """
     codes, at = set[int](), 0
     while at + 4 <= len(options):

@@ -53,7 +53,7 @@ class QueryLog:
 
 
 def _described(response: bytes | None) -> tuple[str, str, str]:
-    """Return name, type and rcode, each as text or "-".
+    """Return the name, type and rcode in *response*, each as text or "-".
 
     An unreadable query has neither name nor type. A query without a response has no rcode.
     """

@@ -41,7 +41,7 @@ class Selected(Generic[_T]):
         watched.close()
 
     def ready(self) -> list[_T]:
-        """Return the names of ready sockets; if there are many, the next call returns the others."""
+        """Return the names of all ready sockets."""
         return [key.data for key, _ in self._selector.select(0)]
 
     def close(self) -> None:

@@ -12,9 +12,12 @@ class Watched:
     """The state of the list and the watch of the API server."""
 
     followed: bool = False
-    """True if a list has succeeded and no watch has failed after it."""
+    """True if a list has succeeded and no list or watch has failed after it.
+
+    A watch doesn't count as failed if only the version to watch from is too old.
+    """
     heard: float = 0.0
-    """Unix time of the API server's newest list, start of a watch, event or bookmark; 0.0 before the first of them."""
+    """Unix time of the newest list, start or end of a watch, event or bookmark; 0.0 before the first of them."""
 
 
 @dataclass(slots=True)
@@ -39,7 +42,7 @@ class Reloads:
     newest: float = 0.0
     """Unix time of the newest successful reload; 0.0 before the first."""
     source: str = ""
-    """The source of the served records, by its name in metrics; empty before the first."""
+    """The source of the served records, by its name in metrics; empty before the first successful reload."""
     bounds: tuple[float, ...] = BOUNDS
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     """The number of reloads in each bucket, not cumulative: one bucket for each bound, and one for longer reloads."""

@@ -21,7 +21,7 @@ class Shard:
 
 
 def shard(records: Records) -> Shard:
-    """Return the Shard of *records*."""
+    """Return *records* as a Shard, with the names that are not written in folded form."""
     odd: dict[str, tuple[str, ...]] = {}
     for name in dict.fromkeys((*records.ip4, *records.ip6)):
         folded = fold(name)

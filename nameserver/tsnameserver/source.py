@@ -40,7 +40,7 @@ _POLL_SECONDS = 0.25
 _YOUNG_SECONDS = 1.0
 _MOST_WARNINGS = 20
 _MANY_NAMES = 1000
-"""The number of new names from which on it pays to make the garbage collector ignore them."""
+"""The number of changed names from which on it pays to hide the names from the garbage collector."""
 _SERIALS = 1 << 32
 
 _T = TypeVar("_T")
@@ -91,8 +91,8 @@ class Follower:
     async def offer(self, source: Source, documents: Documents) -> None:
         """Serve *documents*, which are all documents of *source*, if there is a whole good set among them.
 
-        The call returns when the nameserver has processed these documents, or newer ones that the source offered
-        meanwhile.
+        The documents are ignored while another source has priority. The call returns when the nameserver has processed
+        these documents, or newer ones that the source offered meanwhile.
         """
         self._waiting[source] = documents
         if source is Source.FILE:
@@ -270,7 +270,10 @@ async def follow_file(
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:
-    """Return numbers that change with the content of *path*; the last two are times in nanoseconds since the epoch."""
+    """Return numbers that change with the content of *path*; None if it can't be examined.
+
+    The last two numbers are times in nanoseconds since the epoch.
+    """
     try:
         status = path.stat()
     except OSError:
@@ -284,7 +287,10 @@ def _is_young(identity: tuple[int, ...] | None) -> bool:
 
 
 def _read(path: Path, before: Text) -> Text:
-    """Read *path*. If that fails in the same way as *before*, return the same error, which counts as unchanged."""
+    """Return the content of *path*, None if there is no file, or the error of reading it.
+
+    If the same error occurred *before*, return the earlier object, so that the text counts as unchanged.
+    """
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -52,7 +52,7 @@ class UdpServer:
         compiled: bool = COMPILED,
         log_seconds: float = 10.0,
     ) -> None:
-        """Use a *bound* socket. *queries* logs some of the queries, and failures are logged once in *log_seconds*."""
+        """Use a *bound* socket. *queries* logs some queries; failures are logged at most once in *log_seconds*."""
         self._socket = bound
         self._serving = serving
         self._queries = queries or QueryLog()

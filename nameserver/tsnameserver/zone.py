@@ -38,7 +38,7 @@ class Node(NamedTuple):
     """The wire name of the zone that the name is in."""
 
     def section(self, qtype: int) -> Section | None:
-        """Return the A or AAAA records; None if there are none, or if *qtype* is another one."""
+        """Return the A or AAAA records; None if there are none, or if *qtype* is neither A nor AAAA."""
         body = self.a if qtype == A else self.aaaa if qtype == AAAA else b""
         return section(NOERROR, body, answers=len(body) // RECORD_SIZES[qtype]) if body else None
 
@@ -91,7 +91,10 @@ class Zone:
         return None
 
     def find(self, qname: bytes, qtype: int, apex: Apex) -> Section:
-        """Return the records of *qname* (valid, lower-cased, in wire form, in the zone of *apex*) for *qtype*."""
+        """Return the records of *qname* for *qtype*, or if there are none, the section for NODATA or NXDOMAIN.
+
+        *qname* is valid, lower-cased, in wire form and in the zone of *apex*. For ANY, return one RRset.
+        """
         node = self.nodes.get(qname)
         if node is None:
             return apex.nxdomain

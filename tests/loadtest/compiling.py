@@ -14,7 +14,7 @@ NEEDS_CC = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C 
 
 @cache
 def client_program() -> Path:
-    """Compile the client, once for all tests of a process."""
+    """Return the path of the compiled client. It is compiled only once in each process."""
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler")
     folder = tempfile.mkdtemp(prefix="client-")

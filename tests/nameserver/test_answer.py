@@ -35,7 +35,7 @@ def test_the_fast_path_and_the_general_path_agree_on_thousands_of_random_queries
         assert answer(query, ZONES[0]) == general(query, ZONES[0])
 
 
-def test_the_answer_after_an_exception_is_servfail_for_a_query_and_none_for_other_packets() -> None:
+def test_after_an_exception_a_query_gets_servfail_and_any_other_packet_gets_no_answer() -> None:
     query = make_query("db.tail1234.ts.net")
     response = parsed(failure(query.to_wire()))
     assert (response.id, response.rcode()) == (query.id, dns.rcode.SERVFAIL)

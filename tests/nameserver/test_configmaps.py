@@ -234,7 +234,7 @@ SIGNS: dict[str, Callable[[ApiServer], None]] = {
 
 
 @pytest.mark.parametrize("send", SIGNS.values(), ids=SIGNS)
-async def test_each_event_of_a_watch_updates_the_time_at_which_the_api_server_was_last_heard(
+async def test_each_event_or_start_of_a_watch_updates_the_time_at_which_the_api_server_was_last_heard(
     api: ApiServer, tmp_path: Path, send: Callable[[ApiServer], None]
 ) -> None:
     async with following(api.url, tmp_path) as followed:

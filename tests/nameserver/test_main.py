@@ -138,7 +138,7 @@ def test_a_line_of_the_json_log_contains_its_exception() -> None:
 
 
 @pytest.mark.parametrize(("flag", "loop"), [("auto", "compiled" if COMPILED else "Python's"), ("python", "Python's")])
-async def test_the_log_names_the_udp_loop_at_the_start_and_later_each_query_if_a_flag_asks_for_it(
+async def test_the_log_has_the_udp_loop_at_the_start_and_with_log_queries_a_line_for_each_query(
     flag: str, loop: str, tmp_path: Path
 ) -> None:
     async with nameserver(tmp_path / "none.json", "--udp-loop", flag, "--log-queries", "1/1") as running:

@@ -20,7 +20,7 @@ GREETING = b"GET /greeting HTTP/1.1\r\nHost: a\r\n\r\n"
 
 @asynccontextmanager
 async def pages_port(limits: PageLimits) -> AsyncIterator[int]:
-    """Serve PAGES on a port of loopback."""
+    """Serve PAGES on a port of loopback during the block, and yield the port."""
     listener = bind([], Endpoint("127.0.0.1", 0)).health
     assert listener is not None
     async with serving_pages(listener, PAGES, limits):

@@ -50,9 +50,7 @@ def test_null_as_the_addresses_of_a_name_in_the_records_means_no_addresses() -> 
         ('{"version":"v1alpha1","serial":-1}', "serial"),
     ],
 )
-def test_the_error_about_a_bad_records_document_names_the_position_of_the_fault(
-    document: str | bytes, says: str
-) -> None:
+def test_the_error_about_a_bad_records_document_names_the_fault(document: str | bytes, says: str) -> None:
     with pytest.raises(RecordsError, match=says):
         parse(document)
 

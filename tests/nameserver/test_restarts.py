@@ -1,4 +1,4 @@
-"""Tests of the function that restarts tasks of the nameserver that have failed."""
+"""Tests of the function that restarts failed tasks of the nameserver."""
 
 import asyncio
 

@@ -286,7 +286,7 @@ async def test_the_follower_of_the_file_of_records_notices_a_second_change_with_
         await offered(offers, "two")
 
 
-async def test_an_unreadable_file_of_records_is_offered_with_the_reason_and_read_as_soon_as_that_is_possible(
+async def test_an_unreadable_file_of_records_is_offered_as_an_error_and_read_once_it_is_readable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "records.json"

@@ -57,7 +57,7 @@ PROXYCLASSES = "/apis/tailscale.com/v1alpha1/proxyclasses"
         (400, "POST", f"{ACCOUNTS}/operator/token", {"spec": {"audiences": "a"}}, JSON),
     ],
 )
-async def test_the_api_server_refuses_a_malformed_request(
+async def test_a_request_that_the_api_server_refuses_gets_a_status_and_changes_nothing(
     api: Api, status: int, method: str, path: str, body: Any, content_type: str
 ) -> None:
     for name in ("web", "operator"):

@@ -101,7 +101,7 @@ def test_a_certificate_is_renewed_when_it_has_less_than_30_days_left() -> None:
     assert end_of(ground.after(CHECKED_EVERY)) == ground.store.now() + LIFETIME
 
 
-def test_a_replica_makes_a_certificate_once_its_domain_is_listed_and_checks_the_certificate_when_needed() -> None:
+def test_a_replica_makes_a_certificate_once_its_domain_is_listed_or_is_needed_again() -> None:
     ground = prepared()
     assert ground.after(timedelta(), listed=[]) == ""
     assert ground.after(timedelta())

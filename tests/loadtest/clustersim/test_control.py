@@ -47,7 +47,7 @@ async def test_only_headscale_requires_every_field_in_a_request_for_an_auth_key(
         (["tag:admin"], (400, "not permitted"), (403, "not allowed for this client")),
     ],
 )
-async def test_the_control_server_refuses_an_auth_key_with_tags_that_the_oauth_client_does_not_own(
+async def test_an_auth_key_without_tags_or_with_tags_that_the_oauth_client_does_not_own_is_refused(
     control: Control, call: Call, tags: list[str], tailscale: tuple[int, str], headscale: tuple[int, str]
 ) -> None:
     control.policy_tags, control.client_tags = {"tag:k8s", "tag:admin"}, {"tag:k8s"}
@@ -61,7 +61,7 @@ async def test_the_control_server_refuses_an_auth_key_with_tags_that_the_oauth_c
 @pytest.mark.parametrize(
     ("name", "status", "after"), [("db", 400, "web"), ("a.b", 400, "web"), ("shop", 200, "shop"), ("", 200, "web")]
 )
-async def test_the_control_server_renames_a_device_but_not_to_a_name_in_use(
+async def test_the_control_server_renames_a_device_but_not_to_an_invalid_name_or_a_name_in_use(
     control: Control, call: Call, name: str, status: int, after: str
 ) -> None:
     control.register(new_key(control), "db")

@@ -91,7 +91,9 @@ async def test_the_report_of_the_demo_shows_a_wrong_answer_and_the_right_one(
         await world.checks.leads(DB)
 
 
-async def test_the_demo_reaches_an_egress_service_by_address_through_its_external_name(world: World) -> None:
+async def test_the_demo_expects_that_an_egress_service_by_address_has_the_external_name_of_its_proxy(
+    world: World,
+) -> None:
     world.sim.store.create(SERVICE, egress(target="100.64.10.10"))
     await proxy(world)
     with pytest.raises(NotYet, match="its externalName is 'placeholder'"):

@@ -87,7 +87,7 @@ async def test_the_demo_shows_the_purpose_of_each_device(sim: ClusterSim, case: 
         (Case(NET, {}, {"devices": [{**STATED, "tailnetIPs": ["192.0.2.1"]}]}, routed()), r"shows .*192\.0\.2\.1"),
     ],
 )
-async def test_the_demo_reports_a_device_whose_data_differ_from_the_tailnet(
+async def test_the_demo_reports_a_device_that_is_not_ready_or_whose_data_differ_from_the_tailnet(
     sim: ClusterSim, case: Case, words: str
 ) -> None:
     with pytest.raises(NotYet, match=words):

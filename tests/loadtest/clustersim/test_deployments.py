@@ -24,7 +24,7 @@ def test_pods_of_an_older_template_are_not_counted_as_updated() -> None:
     assert (status["conditions"][0]["status"], status["unavailableReplicas"]) == ("False", 2)
 
 
-def test_a_deployment_that_is_recreated_has_no_new_pod_before_the_old_one_is_gone() -> None:
+def test_a_deployment_with_the_strategy_recreate_has_no_new_pod_before_the_old_one_is_gone() -> None:
     store, key = Store(), Key("default", "web")
     controller = deployments.Deployments(store)
     before, after = (statefulset(1, f"example.org/a:{version}") for version in (1, 2))

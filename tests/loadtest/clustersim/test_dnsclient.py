@@ -29,7 +29,7 @@ def reply(query: DNSRecord, rcode: int = 0, id_change: int = 0) -> bytes:
         (lambda _: b"\0" * 5, NONE),
     ],
 )
-async def test_the_dns_client_reads_the_answer_of_a_server(
+async def test_the_dns_client_reads_the_answer_to_its_query_and_ignores_any_other_reply(
     ask: Ask, respond: Callable[[DNSRecord], bytes], answer: Answer
 ) -> None:
     async with dns_server(lambda query, _: respond(DNSRecord.parse(query))) as server:

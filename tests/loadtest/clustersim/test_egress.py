@@ -90,7 +90,7 @@ async def test_a_replica_of_an_egress_group_reports_the_new_address_of_its_targe
 def egress(store: Store, addresses: dict[str, str]) -> Egress:
     """Return the part of a simulated proxy that is about egress. The proxy mounts the ConfigMap in *store*.
 
-    *addresses* are those of the devices that it finds, by their names.
+    *addresses* are those of the Pod, by ``podIPv4`` and ``podIPv6``.
     """
     volumes = Volumes(store, NAME.namespace, [(CONFIGMAP, NAME.name)])
     volumes.sync()
@@ -182,7 +182,7 @@ def test_a_proxy_that_ends_waits_until_the_health_check_services_no_longer_route
         ("example.org/tailscale", {"TS_ENABLE_HEALTH_CHECK": ""}, True, None),
     ],
 )
-def test_an_answer_of_a_proxys_health_port_has_the_addresses_of_its_pod(
+def test_the_answer_of_a_proxys_health_port_depends_on_its_image_its_settings_and_its_login(
     image: str, env: dict[str, str], has_joined: bool, answer: object
 ) -> None:
     given = {"TS_ENABLE_HEALTH_CHECK": "true", **env}

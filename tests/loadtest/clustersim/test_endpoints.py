@@ -48,7 +48,7 @@ def test_a_deleted_pod_with_a_finalizer_is_a_serving_and_terminating_endpoint() 
 @pytest.mark.parametrize(
     "spec", [{}, {"type": "ExternalName", "externalName": "example.org", "selector": {"app": "web"}}]
 )
-def test_a_service_without_a_selector_gets_no_endpointslices(spec: dict[str, Any]) -> None:
+def test_a_service_without_a_selector_or_of_type_externalname_gets_no_endpointslices(spec: dict[str, Any]) -> None:
     store = Store()
     store.create(SERVICE, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
     endpoints.Endpoints(store).reconcile(Key("default", "web"))

@@ -60,7 +60,9 @@ async def test_each_ready_pod_behind_a_service_answers_some_of_many_health_reque
         ("http://localhost:9004/healthz", None),
     ],
 )
-async def test_a_health_request_to_a_service_without_endpoints_fails(url: str, answer: tuple[int, str] | None) -> None:
+async def test_a_health_request_to_a_wrong_path_or_port_or_to_a_service_without_endpoints_fails(
+    url: str, answer: tuple[int, str] | None
+) -> None:
     assert await answers(endpointslice("10.244.0.2"), url) == [answer]
 
 
@@ -73,5 +75,5 @@ async def test_a_health_request_to_a_service_without_endpoints_fails(url: str, a
         endpointslice("10.244.0.2", ports=None),
     ],
 )
-async def test_an_endpoint_that_accepts_no_connections_gets_no_health_request(unused: Object) -> None:
+async def test_a_health_request_fails_if_no_endpoint_of_the_service_can_answer_it(unused: Object) -> None:
     assert await answers(unused) == [None]

@@ -97,7 +97,7 @@ class Ground:
         self.proxy = started(self.store, self.tailnet, replica())
 
     def lose_device(self) -> None:
-        """Delete the device from the tailnet, and start the container again with another auth key."""
+        """Delete the device from the tailnet, so that the container starts again at its next step, with another key."""
         put_config(self.store, AuthKey=new_key(self.tailnet), AdvertiseServices=ADVERTISED)
         self.proxy.sync()
         self.tailnet.delete_device(self.tailnet.devices[self.node_id])

@@ -115,7 +115,9 @@ async def test_a_k8s_proxy_joins_the_tailnet_gets_its_certificate_and_advertises
     assert (tailnet.services.primary(SERVICE), store.find(POD, "tailscale", NAME)) == ("", None)
 
 
-async def test_a_k8s_proxy_whose_config_turns_certificates_off_gets_none(store: Store, tailnet: Tailnet) -> None:
+async def test_a_k8s_proxy_whose_config_turns_certificates_off_gets_no_certificate(
+    store: Store, tailnet: Tailnet
+) -> None:
     start(store, AuthKey=new_key(tailnet), APIServerProxy={**SERVING, "IssueCerts": False})
     await until(store, lambda: tailnet.services.hosts(SERVICE))
     assert "tls.crt" not in state(store, DOMAIN)

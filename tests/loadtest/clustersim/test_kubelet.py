@@ -30,7 +30,7 @@ async def world() -> AsyncIterator[World]:
 
 @pytest.fixture
 async def joined(world: World) -> World:
-    """Yield a world with a proxy that has joined the tailnet and has used up its auth key."""
+    """Return a world with a proxy that has joined the tailnet and has used up its auth key."""
     start(world, **TARGET)
     await until(world.store, lambda: "device_fqdn" in state(world.store))
     configure(world.store, Hostname="ts-db-0")
@@ -190,7 +190,7 @@ async def test_only_an_egress_proxy_with_an_fqdn_target_is_unready_before_it_has
     assert not is_ready(world, "by-name")
 
 
-async def test_a_proxy_keeps_its_serve_config_until_the_config_is_removed(world: World) -> None:
+async def test_the_serve_config_of_a_proxy_is_in_its_state_secret_also_after_a_restart(world: World) -> None:
     start(world, {"serve-config": '{"TCP": {}}'}, TS_SERVE_CONFIG="/etc/tailscaled/$(POD_NAME)/serve-config")
     await until(world.store, lambda: "https_endpoint" in state(world.store))
     profile = state(world.store)["_current-profile"].removeprefix("profile-")

@@ -70,7 +70,7 @@ SELECTING = {"clusterIP": "None", "selector": {"a": "b"}}
         ({**SELECTING, "ipFamilyPolicy": "PreferDualStack"}, "PreferDualStack", ["IPv6", "IPv4"]),
     ],
 )
-def test_a_headless_service_can_have_the_ip_families_of_the_cluster(
+def test_only_a_headless_service_can_get_all_ip_families_of_the_pods(
     spec: Object, policy: str, families: list[str]
 ) -> None:
     created = Store(families=["IPv6", "IPv4"]).create(SERVICE, service(**spec))["spec"]

@@ -170,7 +170,7 @@ HOOKED = {"containers": [{"name": "c", "lifecycle": {"preStop": {"sleep": {"seco
         ({"containers": [{"name": "c"}], "nodeName": "node1"}, None),
     ],
 )
-def test_a_running_pod_with_a_prestop_hook_has_a_grace_period(spec: Object, grace: int | None) -> None:
+def test_only_a_running_pod_with_a_prestop_hook_has_a_grace_period(spec: Object, grace: int | None) -> None:
     store = Store()
     store.create(POD, {"metadata": {"name": "a", "namespace": "default"}, "spec": spec})
     last = store.delete(POD, "default", "a")

@@ -34,7 +34,7 @@ def test_unknown_output_of_dnsperf_is_an_error() -> None:
         parse("Error: connection refused", 0.0)
 
 
-def test_the_command_line_of_dnsperf_has_its_target_and_its_rate(tmp_path: Path) -> None:
+def test_the_command_line_of_dnsperf_has_its_target_its_duration_and_the_outstanding_queries(tmp_path: Path) -> None:
     program = tmp_path / "dnsperf"
     program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/words\ncat <<END\n{SAID}\nEND\n')
     program.chmod(0o755)

@@ -70,7 +70,7 @@ def test_a_figure_of_the_dns_benchmark_that_equals_the_limit_meets_the_goal() ->
         ("paced", "echo", "wrong", 1, 0),
     ],
 )
-def test_a_figure_of_the_dns_benchmark_that_exceeds_the_limit_by_the_least_amount_misses_the_goal(
+def test_a_figure_of_the_dns_benchmark_slightly_above_the_limit_misses_the_goal(
     scenario: str, label: str, figure: str, value: float, missed: int
 ) -> None:
     found = MET.get(scenario, label)

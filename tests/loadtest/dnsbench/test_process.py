@@ -21,7 +21,7 @@ def test_a_line_of_proc_stat_is_parsed_whatever_the_name_of_the_command() -> Non
     assert Stat.parse(f"42 (a) b) {fields}\n") == Stat(42, False, 7, 33, 300)
 
 
-def test_a_measured_server_gets_the_receive_buffer_that_it_would_have_in_a_pod(tmp_path: Path) -> None:
+def test_a_measured_server_lacks_the_capability_net_admin_as_in_a_pod(tmp_path: Path) -> None:
     with running(FORKING, SERVER_CORE, 1, tmp_path / "log", lambda: (tmp_path / "log").stat().st_size > 0) as server:
         said = Path(f"/proc/{server.pid}/status").read_text()
         (allowed,) = re.findall(r"^CapEff:\s*(\w+)$", said, re.MULTILINE)

@@ -49,7 +49,7 @@ def test_all_queries_for_missing_names_are_different() -> None:
     assert len({query.packet for query in make(Mix(10, misses=1.0))}) == FEWEST
 
 
-def test_every_contestant_gets_the_same_queries_in_another_order() -> None:
+def test_every_contestant_gets_the_same_queries_in_the_same_random_order() -> None:
     some = Mix(10, hostile=(Hostile.MALFORMED,), hostility=0.1)
     queries = make(some)
     assert queries == make(some)

@@ -23,7 +23,7 @@ def test_the_dns_benchmark_splits_many_names_into_the_shards_of_one_whole_set(na
     assert ([*made], {*whole.ip4}) == (files, {*addresses(names), CHANGING})
 
 
-def test_a_shard_fits_a_configmap() -> None:
+def test_a_shard_of_the_dns_benchmark_fits_into_a_configmap() -> None:
     names = dict.fromkeys(addresses(NAMES_IN_SHARD), "100.127.255.254")  # the longest address that the benchmark uses
     assert len(documents(names)["records.json"]) <= 256 << 10
 

@@ -56,7 +56,7 @@ def test_without_a_c_compiler_dnsload_uses_the_engine_on_asyncio_and_says_so(
         run(settings(*named, "--engine", "compiled"))
 
 
-def test_without_a_writable_cache_folder_dnsload_uses_the_engine_on_asyncio(
+def test_without_a_writable_temporary_folder_dnsload_uses_the_engine_on_asyncio(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))

@@ -76,7 +76,7 @@ async def test_dnsload_counts_queries_on_a_tcp_connection_that_ends_as_lost_at_o
     assert report.seconds < 10
 
 
-async def test_refused_connections_count_as_loss_and_the_report_says_why(tmp_path: Path) -> None:
+async def test_queries_on_refused_tcp_connections_count_as_lost_and_the_run_fails(tmp_path: Path) -> None:
     async with tcp_responder() as target:
         pass
     report = (await conduct("asyncio", target, tmp_path, *TCP, "--timeout", "0.3")).report

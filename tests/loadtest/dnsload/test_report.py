@@ -70,7 +70,7 @@ def test_the_report_on_a_soak_compares_its_beginning_and_its_end() -> None:
     assert report_on().soak is None
 
 
-def test_the_latency_curve_of_a_report_ends_at_the_share_of_queries_that_were_answered() -> None:
+def test_the_latency_curve_of_a_report_ends_at_the_highest_percentage_with_enough_answers() -> None:
     curve = report_on().curve
     assert curve[0][0] == 0
     assert 99 < curve[-1][0] < 99.9

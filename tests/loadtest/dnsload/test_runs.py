@@ -13,7 +13,7 @@ from tests.loadtest.dnsload.responder import ADDRESS, answer_well, response, tcp
 
 @pytest.fixture(params=["asyncio", "compiled"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """Yield each engine in turn."""
+    """Return the name of an engine. Each test runs with both engines."""
     name: str = request.param
     return name
 
@@ -81,7 +81,7 @@ async def test_a_run_of_dnsload_without_a_rate_continues_after_a_lost_query(engi
     assert totals.answered + totals.lost == totals.sent
 
 
-async def test_queries_to_a_closed_port_count_as_lost_and_the_report_says_so(engine: str, tmp_path: Path) -> None:
+async def test_queries_to_a_closed_port_count_as_lost_and_as_refused(engine: str, tmp_path: Path) -> None:
     async with udp_responder() as target:
         pass
     report = (await conduct(engine, target, tmp_path, "--timeout", "0.2")).report
@@ -91,7 +91,7 @@ async def test_queries_to_a_closed_port_count_as_lost_and_the_report_says_so(eng
 
 
 @pytest.mark.parametrize("pace", [("--rate", "300"), ("--concurrency", "4"), ("--concurrency", "4", "--tcp")])
-async def test_dnsload_asks_each_question_once_in_each_pass_and_sends_from_the_given_source_address(
+async def test_dnsload_asks_each_question_once_in_each_pass_also_from_a_given_source_address(
     engine: str, tmp_path: Path, pace: tuple[str, ...]
 ) -> None:
     asked: list[str] = []

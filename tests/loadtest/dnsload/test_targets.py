@@ -45,7 +45,7 @@ def test_the_target_named_cluster_is_an_input_error_if_resolv_conf_has_no_namese
         parse_target("cluster", path)
 
 
-def test_the_report_counts_packets_that_the_kernel_dropped() -> None:
+def test_packets_that_the_kernel_drops_at_a_socket_are_counted() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.bind(("127.0.0.1", 0))
         with udp_socket(Target(*sender.getsockname())) as receiver:

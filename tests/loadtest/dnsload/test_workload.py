@@ -92,7 +92,7 @@ def test_the_malformed_packets_of_dnsload_differ_from_valid_queries() -> None:
     assert min(map(len, damaged)) < 12
 
 
-def test_each_line_of_a_query_file_is_a_name_and_a_type() -> None:
+def test_each_line_of_a_query_file_has_a_name_and_optionally_a_type() -> None:
     lines = ["DB.ts.net.", "", "# nothing", "a.ts.net mx # mail"]
     assert parse_questions(lines, ("A", "AAAA")) == [
         Question("db.ts.net", "A"),

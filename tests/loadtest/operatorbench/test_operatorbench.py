@@ -107,7 +107,7 @@ def entry(verb: str = "patch", user: str = "operatorbench", resource: str = "con
     return {"verb": verb, "user": {"username": user}, "objectRef": {"resource": resource}, **more}
 
 
-def test_the_bytes_of_a_configmap_are_the_bytes_in_the_operators_requests() -> None:
+def test_the_written_bytes_of_configmaps_are_those_in_the_operators_requests() -> None:
     sent = {"data": {"records.json": "ä"}}  # 30 bytes
     log = [
         entry("create", requestObject=sent),

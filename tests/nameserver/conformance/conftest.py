@@ -50,7 +50,7 @@ def wildcard(records_file: Path, loop: None) -> Iterator[Server]:
 
 @pytest.fixture(params=["udp", "tcp"])
 def send(request: pytest.FixtureRequest, server: Server) -> Send:
-    """Yield a function that sends bytes to the server and returns the bytes of the answer, by UDP and then by TCP."""
+    """Return a function that sends bytes to the server, by UDP or by TCP, and returns the bytes of the answer."""
     return server.udp if request.param == "udp" else server.tcp
 
 

@@ -32,7 +32,7 @@ ODD = [option(each.otype, b"whatever") for each in (COOKIE, SUBNET, EXPIRE, KEEP
 
 @pytest.mark.parametrize("way", [{}, {"use_edns": 0}, {"want_dnssec": True}], ids=["plain", "EDNS", "DO"])
 @pytest.mark.parametrize("case", POSITIVE + NEGATIVE, ids=str)
-def test_08_09_14_an_answer_has_an_opt_of_version_0_and_the_do_flag_of_the_query(
+def test_08_09_14_an_answer_has_an_opt_record_and_the_do_flag_exactly_if_the_query_has_them(
     ask: Ask, case: Case, way: Any
 ) -> None:
     query = make_query(case.name, case.qtype, **way)

@@ -30,7 +30,7 @@ def test_19_every_kind_of_answer_echoes_the_question(send: Send, name: str) -> N
 
 
 @pytest.mark.parametrize("name", ["mixed.tail1234.ts.net", "Mixed.TAIL1234.ts.net", "MIXED.tail1234.TS.NET"])
-def test_20_a_record_is_found_whatever_the_case_and_the_final_dot_of_its_name(ask: Ask, name: str) -> None:
+def test_20_a_name_with_upper_case_letters_and_a_final_dot_in_the_records_is_found(ask: Ask, name: str) -> None:
     assert texts(ask(make_query(name))) == ["100.64.0.5"]
 
 
@@ -53,7 +53,7 @@ TOO_LONG = {
 
 
 @pytest.mark.parametrize("name", TOO_LONG.values(), ids=TOO_LONG)
-def test_21_a_query_with_a_longer_label_or_name_gets_formerr(send: Send, name: bytes) -> None:
+def test_21_a_query_with_a_label_above_63_bytes_or_a_name_above_255_bytes_gets_formerr(send: Send, name: bytes) -> None:
     assert rcode(send(message(name, A_IN))) == "FORMERR"
     assert rcode(send(with_opt(name, A_IN))) == "FORMERR"
 
@@ -73,7 +73,9 @@ ODD_LABELS = {
 
 
 @pytest.mark.parametrize(("name", "expected"), ODD_LABELS.values(), ids=ODD_LABELS)
-def test_22_a_dot_inside_a_label_is_no_label_boundary(send: Send, name: bytes, expected: str) -> None:
+def test_22_dots_zero_bytes_and_whole_names_inside_a_label_are_just_bytes(
+    send: Send, name: bytes, expected: str
+) -> None:
     for query in (message(name, A_IN), with_opt(name, A_IN)):
         response = send(query)
         assert (rcode(response), response[6:8]) == (expected, bytes(2))

@@ -77,7 +77,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("packet", MALFORMED.values(), ids=MALFORMED)
-def test_35_a_packet_whose_counts_do_not_match_its_content_gets_formerr(send: Send, packet: bytes) -> None:
+def test_35_a_packet_with_false_counts_or_too_many_records_gets_formerr(send: Send, packet: bytes) -> None:
     assert rcode(send(packet)) == "FORMERR"
     assert rcode(send(GOOD)) == "NOERROR"
 
