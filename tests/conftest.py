@@ -58,7 +58,10 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Ignore warnings about TLS connections that outlive a test's event loop, since closing them takes a moment."""
+    """With ``--real-api``, ignore warnings about TLS connections that outlive a test's event loop.
+
+    To close them takes a moment.
+    """
     if config.getoption("real_api"):
         config.addinivalue_line("filterwarnings", "ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
         config.addinivalue_line("filterwarnings", "ignore:unclosed:ResourceWarning")

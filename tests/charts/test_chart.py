@@ -388,7 +388,7 @@ def watching(*namespaces: str) -> str:
         (["default"], ["default", "tailscale"], []),
     ],
 )
-def test_the_operator_has_roles_in_the_watched_namespaces_in_place_of_the_clusterrole(
+def test_the_operator_has_roles_in_the_watched_namespaces_in_place_of_rules_in_the_clusterrole(
     render: Render, namespaces: list[str], with_users: list[str], with_events: list[str]
 ) -> None:
     objects, everywhere = render(*CREDENTIALS, watching(*namespaces)), render(*CREDENTIALS)

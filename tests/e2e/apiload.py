@@ -81,9 +81,9 @@ def fetch(connection: http.client.HTTPSConnection, path: str, headers: Mapping[s
 
 
 def fetches(plan: Plan) -> Iterator[dict[str, Any]]:
-    """Fetch a path from each target in turn, as many *times* as the plan says. Yield the durations and lengths.
+    """Fetch the path of *plan* from all its targets in turn, and yield the seconds and the lengths of the bodies.
 
-    Each target has one persistent connection. Its first fetch isn't measured.
+    Each target has one persistent connection. After a first fetch that isn't measured, there are *times* fetches on it.
     """
     taken: dict[str, list[float]] = {target.name: [] for target in plan.targets}
     lengths: dict[str, int] = {}
@@ -99,7 +99,7 @@ def fetches(plan: Plan) -> Iterator[dict[str, Any]]:
 
 
 async def watch(plan: Plan) -> None:
-    """Open as many watches at the first target as the plan says.
+    """Open as many watches of the path at the first target as *plan* says.
 
     Then print a line, and read the events until the program is stopped.
     """

@@ -101,7 +101,7 @@ def records(cluster: Cluster) -> str:
 
 @contextmanager
 def changeover(bed: Bed, nameserver: str, name: str, folder: Path) -> Iterator[Changeover]:
-    """Observe *nameserver*'s answers for *name*, and the operators, during the block, with files in *folder*."""
+    """Observe *nameserver*'s answers for *name*, and the operators, during the block. Write the notes into *folder*."""
     seen = Changeover()
     since = datetime.now(UTC)
     pods = folder / "pods.json"
@@ -120,7 +120,7 @@ def changeover(bed: Bed, nameserver: str, name: str, folder: Path) -> Iterator[C
 
 @contextmanager
 def watched_pods(bed: Bed, file: Path, selector: str = "") -> Iterator[None]:
-    """Write every change of the Pods that *selector* selects in the operators' namespace into *file*."""
+    """Write the changes of the Pods that *selector* selects in the operators' namespace to *file* during the block."""
     watch = ["get", "pods", f"--selector={selector}", "--watch", "--output-watch-events", "--output=json"]
     argv = ["kubectl", "--namespace", NAMESPACE, *watch]
     with file.open("w") as notes, subprocess.Popen(argv, stdout=notes, env=bed.environment()) as watching:

@@ -48,7 +48,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-    """Sort the tests: first the others, then those marked `last`, and at the end those marked `verdict`.
+    """Sort the tests: those marked `verdict` come at the very end, and those marked `last` just before them.
 
     Tests marked `last` leave the cluster busy, and those marked `verdict` judge the whole session. If only a part of
     the tests runs, deselect those marked `whole`, which judge a run of all tests. Leaving out tests marked `full`

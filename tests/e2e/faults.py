@@ -1,4 +1,4 @@
-"""Faults of an installation that tests cause on purpose. Each is a context manager that undoes it at the end."""
+"""Context managers by which tests cause faults of an installation. Each undoes its fault at the end."""
 
 import base64
 import json

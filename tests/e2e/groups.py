@@ -58,6 +58,6 @@ def serving(cluster: Cluster, service: Object) -> list[str]:
 
 
 def devices(management: Management, prefix: str) -> list[str]:
-    """Return the first label of each MagicDNS name in a tailnet that begins with *prefix*."""
+    """Return the first label of each device's MagicDNS name, if the label begins with *prefix*."""
     names = (device["name"].partition(".")[0] for device in management.devices())
     return sorted(name for name in names if name.startswith(prefix))

@@ -27,7 +27,10 @@ _END = 30.0  # seconds for the last connection
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt to connect to *target*: its start in seconds since the epoch, its seconds, and its error, if any."""
+    """An attempt to connect to *target*. *at* is its start, in seconds since the epoch.
+
+    *took* is its duration in seconds. *error* is empty if the attempt succeeded.
+    """
 
     at: float
     took: float

@@ -70,7 +70,7 @@ class RecorderDevice:
         self.outside.curl("--request", "PUT", "--json", json.dumps(faults), self._url("faults"))
 
     def files(self, end: str = ".cast") -> list[str]:
-        """Return the names of the files that end with *end*, in the order of time."""
+        """Return the names of the recorder's files that end with *end*, in the order of time."""
         names: list[str] = json.loads(self.outside.curl(self._url("recordings")))
         return [name for name in names if name.endswith(end)]
 
@@ -80,7 +80,7 @@ class RecorderDevice:
         return Cast.of(text[: text.rfind("\n") + 1])
 
     def events(self) -> list[dict[str, Any]]:
-        """Return the events in the order of time."""
+        """Return the events that the recorder has stored, in the order of time."""
         files = self.files(".json")
         said = self.outside.curl(*(self._url(f"recordings/{file}") for file in files)) if files else ""
         return [json.loads(line) for line in said.split("\n") if line]

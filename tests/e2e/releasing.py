@@ -93,7 +93,10 @@ def push_chart(paths: Paths, place: str, folder: Path) -> None:
 
 @contextmanager
 def workshop(paths: Paths, registry: str, folder: Path, bases: Mapping[str, Path]) -> Iterator[Workshop]:
-    """Yield a workshop in *folder*, whose base image has one layout for each platform. Delete *folder* at the end."""
+    """Yield a workshop in *folder*, and delete *folder* at the end.
+
+    *bases* are the layouts of the workshop's base image, one for each platform.
+    """
     oci.write_index(folder / "base", bases)
     Place(registry, program(paths, "crane"), plain_http=True).push(folder / "base", "base:1", index=True)
     shutil.rmtree(folder / "base")

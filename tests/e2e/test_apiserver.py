@@ -322,13 +322,16 @@ def test_the_api_server_knows_a_tagged_device_by_its_name_and_its_tags(machine: 
     assert machine.whoami() == (machine.device.fqdn, {"tag:peer", "system:authenticated"})
 
 
-def test_the_api_server_knows_a_caller_without_a_grant_by_name_and_permits_nothing(machine: ApiUser) -> None:
+def test_the_api_server_forbids_a_request_of_a_caller_without_a_grant_and_names_the_caller(machine: ApiUser) -> None:
     with pytest.raises(BedError, match=f'Forbidden.*User "{machine.device.fqdn}" cannot list'):
         machine.run("get", "secrets", "-n", NAMESPACE)
 
 
 def check_rights(cluster: Cluster, mode: Mode) -> None:
-    """Check that in this mode the API server denied the proxy nothing, and that the proxy used all its permissions."""
+    """Check that the API server denied nothing to the proxy in *mode*, and that the proxy needs its permissions.
+
+    It must have used all of them but those in `UNUSED`.
+    """
     seen, granted = apiproxy.conduct(cluster, mode.began)
     assert not (denied := [each for each in seen.denied if each.when > mode.there]), denied
     assert granted - seen.used == {each for each in granted if each in UNUSED}

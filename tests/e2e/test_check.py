@@ -95,7 +95,9 @@ def test_the_documented_port_forward_leads_to_the_status_page_of_the_leading_pod
     assert report["namespace"] == NAMESPACE
 
 
-def test_list_shows_objects_in_the_leader_and_names_the_leader_in_the_standby(cluster: Cluster, namespace: str) -> None:
+def test_the_command_list_works_in_the_leading_pod_and_refers_to_this_pod_in_the_standby(
+    cluster: Cluster, namespace: str
+) -> None:
     service = exposed_service(namespace, "lb", BALANCED)
     cluster.apply(service)
 

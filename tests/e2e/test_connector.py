@@ -47,7 +47,7 @@ def shown(cluster: Cluster, obj: Object) -> list[str]:
 
 
 def routers(outside: Peer) -> dict[str, dict[str, Any]]:
-    """Return the Connector's devices, as `outside` sees them, by name."""
+    """Return the devices of the Connector `ROUTER`, as *outside* sees them, by name."""
     peers = (outside.status().get("Peer") or {}).values()
     return {peer["DNSName"].removesuffix("."): peer for peer in peers if peer["DNSName"].startswith("router-")}
 

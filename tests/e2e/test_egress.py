@@ -17,7 +17,7 @@ PODS = 20  # the number of Pods that try a new Service, one after the other
 
 
 def reaches(cluster: Cluster, client: Object, host: str) -> bool:
-    """Tell whether the client gets the expected answer from *host*.
+    """Wait until *client* gets the greeting of the device from *host*. Then return True.
 
     The first packets can be lost while WireGuard connects.
     """
@@ -25,7 +25,7 @@ def reaches(cluster: Cluster, client: Object, host: str) -> bool:
 
 
 def serves(cluster: Cluster, nameserver: str, wanted: Answer) -> bool:
-    """Wait until the nameserver gives the *wanted* answer for the peer's name. Then return True."""
+    """Wait until *nameserver* gives the *wanted* answer for the peer's name. Then return True."""
     return eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == wanted, f"{PEER_NAME} is {wanted}")
 
 
@@ -33,9 +33,9 @@ def serves(cluster: Cluster, nameserver: str, wanted: Answer) -> bool:
 def by_name(
     cluster: Cluster, nameserver: str, shared_namespace: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Object:
-    """An egress Service to the peer by its MagicDNS name, after the nameserver serves the name.
+    """An egress Service that names the peer by its MagicDNS name, which the nameserver serves already.
 
-    The last test deletes it.
+    The last test deletes the Service.
     """
     service = egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME)
     assert serves(cluster, nameserver, Answer("NXDOMAIN"))

@@ -23,7 +23,10 @@ def pages(cluster: Cluster, shared_namespace: str) -> str:
 
 
 def reached(cluster: Cluster, outside: Peer, service: Object) -> bool:
-    """Wait until a device gets the page by the name of the Service's device. The first packets can be lost."""
+    """Wait until *outside* gets the page by the name of the device of *service*. Then return True.
+
+    The first packets can be lost.
+    """
     cluster.device_proxy(service)
     url = f"http://{device_name(service)}/"
     return eventually(lambda: outside.curl(url).strip() == PAGE, f"the page of {url}")
@@ -66,7 +69,7 @@ def test_a_gateway_behind_a_load_balancer_serves_a_users_own_domain_with_its_cer
 ) -> None:
     """The setup is that of docs/own-domain.md.
 
-    The Secret is like those of cert-manager, and external-dns reads the address from the same status.
+    The Secret is like those of cert-manager. Like external-dns, the test takes the address from the Service's status.
     """
     pki = Pki(tmp_path)
     pki.make_ca()

@@ -46,7 +46,7 @@ def public_page(outside: Peer, host: str, root: Path) -> str:
 
 
 @pytest.mark.parametrize("host", PUBLIC)
-def test_a_client_on_the_internet_gets_the_page_of_an_ingress_with_funnel(
+def test_a_client_on_the_internet_gets_the_page_of_a_service_or_an_ingress_with_funnel(
     shown: Cluster, outside: Peer, acme_root: Path, host: str
 ) -> None:
     eventually(lambda: public_page(outside, host, acme_root).strip() == PAGE, f"the page of {host}")

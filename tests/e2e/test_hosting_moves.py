@@ -67,7 +67,7 @@ def test_an_object_that_moves_between_a_group_and_its_own_proxy_leaves_nothing_a
 
 
 def await_place(cluster: Cluster, moving: Object, place: str, management: Management) -> None:
-    """Wait until the group *place*, or an own proxy if *place* is "", exposes the object.
+    """Wait until the group *place*, or an own proxy if *place* is "", exposes the object *moving*.
 
     Also wait until nothing remains of the way in which the object was exposed before.
     """

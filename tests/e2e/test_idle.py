@@ -63,7 +63,10 @@ def test_an_idle_operator_writes_nothing_but_its_lease(cluster: Cluster, settled
 
 
 def written(cluster: Cluster, seconds: float) -> Counter[tuple[str, str]]:
-    """Wait for *seconds*, or until the operator's first write, and count the operator's writes by verb and plural."""
+    """Return the numbers of the operator's writes, except those to Leases, by verb and plural.
+
+    Count them for *seconds*, or until the first such write.
+    """
     with closing(AuditLog(cluster.bed.plane.audit_log, OPERATOR_USER)) as log:
 
         def others() -> Counter[tuple[str, str]]:

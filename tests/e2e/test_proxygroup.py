@@ -62,7 +62,9 @@ def go_on(load: Load) -> None:
     load.end()
 
 
-def test_a_pod_reaches_each_port_of_a_device_through_an_egress_group_by_both_names(load: Load, say: Say) -> None:
+def test_a_pod_reaches_a_device_through_an_egress_group_by_the_name_of_the_service_and_of_the_device(
+    load: Load, say: Say
+) -> None:
     began = time.time()
     go_on(load)
     say(f"a group of 2: {load.since(began)}")

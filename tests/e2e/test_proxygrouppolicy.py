@@ -18,7 +18,7 @@ def policy(namespace: str, *allowed: str) -> Object:
     return {**head, "metadata": {"namespace": namespace, "name": "ours"}, "spec": {"egress": [*allowed]}}
 
 
-def test_a_namespace_can_use_only_the_groups_that_its_proxygrouppolicy_allows_while_the_policy_exists(
+def test_while_a_proxygrouppolicy_exists_its_namespace_can_use_only_the_groups_that_the_policy_allows(
     cluster: Cluster, namespace: str
 ) -> None:
     old, new = (group_service(namespace, name, "forbidden", tailnet_ip="100.64.0.9") for name in ("old", "new"))

@@ -153,7 +153,7 @@ def configured(user: ApiUser) -> ApiUser:
 
 
 def is_empty(device: RecorderDevice) -> bool:
-    """Tell whether a recorder answers, and has neither recordings nor events."""
+    """Tell whether a recorder has no recordings. Raises BedError if the recorder doesn't answer."""
     return not device.files()
 
 
@@ -301,7 +301,7 @@ KEYS = {
 
 
 def seen_by_api_server(cluster: Cluster, path: str) -> Object:
-    """Return the entry of the API server's audit log for the last answer to a request of *path*."""
+    """Wait for an entry about *path* in the API server's audit log, and return the newest one."""
 
     def last() -> Object | None:
         found = [each for each in entries(cluster.bed.plane.audit_log) if each["requestURI"] == path]

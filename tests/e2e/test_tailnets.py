@@ -36,7 +36,7 @@ def credentials(client: BedTailnet) -> Object:
 
 
 def is_ready(cluster: Cluster, obj: Object = TAILNET, kind: str = CONDITION_TAILNET_READY) -> bool:
-    """Tell whether the condition of type *kind* in the status of *obj* is True."""
+    """Return True if the condition of type *kind* of *obj* is True. Otherwise raise AssertionError."""
     found = condition(cluster.look(obj), kind)
     assert found.get("status") == "True", found
     return True
@@ -59,7 +59,7 @@ def abroad(cluster: Cluster, nameserver: str, second: Peer) -> Iterator[Object]:
 
 
 def logged_in(cluster: Cluster, client: BedTailnet = SECOND) -> Management:
-    """Return the management API of the second tailnet."""
+    """Return the management API of the second tailnet, as the OAuth client of *client* uses it."""
     return Management.log_in(cluster.bed.machines["wan"], client)
 
 

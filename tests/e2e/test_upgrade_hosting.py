@@ -29,9 +29,9 @@ RATE = 5.0  # connections a second to each target
 
 
 class Inventory(NamedTuple):
-    """The inventory that must not change: Pods, devices, Tailscale Services and certificates.
+    """The inventory that must not change: Pods, devices, Tailscale Services, certificates and statuses.
 
-    It has each StatefulSet's *revision*, too, because that changes before the Pods restart.
+    It has the *revision* of the group's StatefulSet, too, because the revision changes before the Pods restart.
     """
 
     revision: str

@@ -243,7 +243,7 @@ async def proxy_process(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until *condition* is true, for at most 20 seconds of real time."""
+    """Wait until *condition* is true. Raises TimeoutError after 20 seconds."""
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110 (there is no event for what threads and sockets do)
             await asyncio.sleep(0.005)

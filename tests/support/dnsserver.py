@@ -27,7 +27,7 @@ class DNSServer:
         return f"127.0.0.1:{self.port}"
 
     def answer(self, query: bytes, transport: str) -> bytes | None:
-        """Return the response to one query."""
+        """Record *transport*, and return the response to *query*, or None to send no response."""
         self.asked.append(transport)
         return self.respond(query, transport)
 

@@ -33,7 +33,7 @@ class NameserverProcess:
         raise AssertionError(f"it never said {what!r}: {self.log}")
 
     async def ask(self, name: str) -> dns.message.Message:
-        """Ask for the A records of *name* by UDP."""
+        """Ask for the A records of *name* over UDP, and return the response."""
         return await dns.asyncquery.udp(dns.message.make_query(name, "A"), "127.0.0.1", port=self.port, timeout=3)
 
     async def status(self, path: str) -> int:

@@ -35,8 +35,7 @@ class Recorder:
     fails_after: int | None = None
     """The number of bytes of a recording after which the recorder reports an error."""
     ends_after: int | None = None
-    """The number of bytes of a recording after which the recorder ends its answer, as if it had got the whole
-    recording."""
+    """After this number of bytes, the recorder ends its answer, as if it had got the whole recording."""
     breaks_off_after: int | None = None
     """The number of bytes of a recording after which the recorder resets the stream."""
     babbles: bool = False

@@ -1,4 +1,4 @@
-"""Plays the rows of a plan's tests, which are its cases: on a simulated API server, with the whole operator."""
+"""Plays rows, the cases of the tests of a plan, on a simulated API server with the whole operator."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

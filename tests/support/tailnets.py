@@ -34,7 +34,7 @@ def join(control: Control, hostname: str = "db", *tags: str) -> Device:
 async def tailnet_client(
     control: Control, url: str, retry: Retry | None = None, observe: Callable[[], None] = lambda: None
 ) -> AsyncIterator[TailnetClient]:
-    """Yield a client of the control server at *url*, which calls *observe* at each answer."""
+    """Yield a client of the control server at *url*. The client calls *observe* at each answer."""
     credentials = Credentials(control.client_id, SecretStr(control.client_secret))
     async with aiohttp.ClientSession() as session:
         yield TailnetClient(session, url, lambda: credentials, retry=retry, observe=lambda *_: observe())

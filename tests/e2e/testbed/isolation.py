@@ -104,7 +104,7 @@ class Isolation:
 
 
 def remove_name(handle: Path) -> None:
-    """Remove the name of a network namespace, and the folder /run/netns if that has no other name."""
+    """Remove *handle*, the name of a network namespace. Also remove the folder of the names if no name is left."""
     if not handle.exists():
         return
     while f" {handle} nsfs " in Path("/proc/self/mounts").read_text():

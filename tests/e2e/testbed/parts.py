@@ -115,7 +115,7 @@ def named(name: str) -> Part:
 def program(paths: Paths, name: str, *, oldest: bool = False) -> Path:
     """Return the path that the program called *name* has when it is built.
 
-    With *oldest*, it is the program of the oldest Kubernetes if that part has the program.
+    With *oldest*, it is the program of the part `OLDEST`, if that part has a program of this name.
 
     Raises: BedError: no part has the program.
     """

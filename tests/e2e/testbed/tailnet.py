@@ -32,7 +32,7 @@ class RealDevices:
 
     @web.middleware
     async def count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Count a request of the API."""
+        """Count *request* if it is one of the API, and let *handler* answer it."""
         resource = request.match_info.route.resource
         if resource is not None and request.path.startswith("/api/"):
             self._calls[f"{request.method} {resource.canonical}"] += 1

@@ -48,7 +48,7 @@ def proxy(name: str, parent: str, replicas: int) -> Object:
 
 
 def with_certificates(name: str, days: dict[str, tuple[int, int]]) -> Object:
-    """Return a Secret with a certificate for each domain, which is valid between these *days* after the epoch."""
+    """Return a Secret with a certificate for each domain, valid between the domain's two *days* after the epoch."""
     made = whole_secret(name, {}, Owner("ingress", Key("default", "shop")).labels)
     data = {"device_fqdn": "shop.tail1234.ts.net."}
     for domain, (starts, ends) in days.items():

@@ -119,7 +119,7 @@ async def test_a_parent_whose_proxy_waits_for_an_auth_key_is_requeued_when_that_
     assert plan.requeue_after == pytest.approx(wait, abs=wait / 3)
 
 
-async def test_the_limit_of_auth_keys_for_a_parent_is_forgotten_when_the_parent_is_released(
+async def test_the_operator_forgets_the_limit_of_auth_keys_for_a_parent_when_the_parent_is_released(
     sim: ClusterSim, proxies: Proxies
 ) -> None:
     await limited(sim, proxies)

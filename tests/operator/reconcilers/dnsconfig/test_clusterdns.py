@@ -103,7 +103,7 @@ def test_the_plan_writes_the_stub_domain_or_says_why_not(case: Told) -> None:
     assert (case.restart in restart, bool(restart)) == (True, bool(case.restart))
 
 
-def test_a_patch_of_the_clusters_dns_has_the_resource_version_that_the_operator_saw_and_keeps_its_annotations() -> None:
+def test_a_patch_of_the_clusters_dns_has_the_resource_version_that_the_operator_saw_and_our_annotations() -> None:
     kube_dns = DNSObjects([obj(CONFIGMAP, Key("kube-system", "kube-dns"), {}, resourceVersion="7")])
     openshift = replace(coredns(), openshift=obj(OPENSHIFT_DNS, Key("", "default"), resourceVersion="9"))
     steps = [step for dns in (coredns(), kube_dns, openshift) for step in wanted(dns=dns).steps]

@@ -256,7 +256,7 @@ def rights_to(name: str) -> list[Object]:
 
 
 @pytest.mark.simulated  # a real cluster would run the Deployment that the test makes up
-async def test_the_operator_edits_the_configmap_that_coredns_mounts_as_soon_as_rbac_allows_it(
+async def test_the_operator_edits_the_configmap_that_coredns_mounts_only_if_rbac_allows_it(
     cluster: World,
 ) -> None:
     base = {**COREDNS, "metadata": {"namespace": "kube-system", "name": "dns-base"}, "data": {"Corefile": COREFILE}}

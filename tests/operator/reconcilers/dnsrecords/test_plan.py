@@ -270,7 +270,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("before", "later"), CHANGES)
-def test_during_a_split_a_nameserver_reads_all_old_shards_or_all_new_shards_and_never_a_mixture(
+def test_during_a_split_or_a_merge_a_nameserver_reads_all_old_shards_or_all_new_shards_or_waits(
     before: int, later: int
 ) -> None:
     start = carried_out({}, sharded({}, named(before)))

@@ -45,7 +45,10 @@ async def named_proxy(world: World, service: Object, name: str = FQDN) -> Proxy:
 
 @asynccontextmanager
 async def every_version(world: World) -> AsyncIterator[list[dict[str, list[str]]]]:
-    """Collect the IPv4 records of every version of the ConfigMap that is written during the block."""
+    """Yield a list that gets, at the end, the IPv4 records in each version of the ConfigMap `CONFIGMAP_NAME`.
+
+    These are the versions that somebody writes during the block.
+    """
     seen: list[dict[str, list[str]]] = []
     with world.store.subscribe(SIM_CONFIGMAP) as changes:
         yield seen

@@ -40,7 +40,7 @@ def ingress_class(name: str, controller: str) -> Object:
     return {**kind, "metadata": {"name": name}, "spec": {"controller": controller}}
 
 
-async def test_with_ingress_names_in_a_dnsconfig_pods_reach_each_ingress_without_an_annotation_against_it(
+async def test_a_dnsconfig_with_ingress_names_lets_pods_reach_each_ingress_unless_its_annotation_forbids_it(
     world: World,
 ) -> None:
     off = ingress("off", "off", experimental_forward_cluster_traffic_via_ingress="false")
@@ -144,7 +144,7 @@ class Ground:
     async def reconcile(self, after: float = 0.0) -> float | None:
         """Advance the clock by *after* seconds, and reconcile with an up-to-date cache.
 
-        Return the time until the next reconcile.
+        Return the seconds until the next reconcile, or None if nothing asks for one.
         """
         self.clock.now += after
         await until(lambda: all(self._caught_up(resource) for resource in SEEN))

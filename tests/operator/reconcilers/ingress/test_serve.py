@@ -1,4 +1,4 @@
-"""The serve config of an Ingress, which maps each path to a Service."""
+"""The serve config of an Ingress: for each path, the URL of its backend Service."""
 
 import json
 from collections.abc import Mapping

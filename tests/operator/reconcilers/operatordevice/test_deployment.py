@@ -95,7 +95,7 @@ def test_the_operators_device_forwards_https_and_also_plain_http_if_the_settings
     assert json.dumps(serve_config(http=http), separators=(",", ":")) == text
 
 
-def test_the_operators_device_keeps_its_state_in_the_operators_secret_and_its_config_in_another() -> None:
+def test_the_operators_device_keeps_its_state_in_the_operators_secret_and_its_config_in_another_secret() -> None:
     device, _ = containers(deployment(serving()))
     found = env(device)
     assert {name: found.get(name) for name in DEVICE_ENV} == DEVICE_ENV

@@ -124,7 +124,7 @@ async def test_at_most_eight_look_ups_of_hostnames_run_at_the_same_time() -> Non
 
 
 @in_virtual_time
-async def test_a_hostname_that_no_load_balancer_has_any_longer_is_forgotten() -> None:
+async def test_the_operator_forgets_a_hostname_that_no_load_balancer_has_any_longer() -> None:
     dns = DNS(A)
     async with dns.following(LB) as kept:
         kept.follow(GATE, [LB])
