@@ -74,7 +74,7 @@ def plugin_parser() -> argparse.ArgumentParser:
 
 
 def _parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """Return the arguments. If a shell asks for completions, print them and end the process instead."""
+    """Return the command line's arguments. If a shell asks for completions, print them and end the process instead."""
     if "_ARGCOMPLETE" in os.environ:
         from tsoperator.check.completion import complete  # noqa: PLC0415
 

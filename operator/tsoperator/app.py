@@ -359,7 +359,7 @@ def _errands(tailnets: Tailnets, node_ports: NodePorts) -> Callable[[Errand], Aw
 
 
 def _served_device(settings: Settings) -> ServedDevice | None:
-    """Return the keys of the objects of the operator's own device, if it serves the API server."""
+    """Return the keys of the objects of the operator's own device; None if it doesn't serve the API server."""
     if settings.apiserver_proxy is ProxyMode.OFF:
         return None
     served = ask_of(settings)

@@ -47,7 +47,7 @@ _ALIKE: Final = 0.85  # a name that is so similar to a setting's name (1.0 is eq
 
 
 class InvalidSetting(Exception):
-    """A setting is wrong. The message names the variable and says which values are valid."""
+    """An error: a setting is wrong. The message names the variable and says which values are valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ def resolv_conf() -> str:
 
 
 def cluster_domain(resolv_conf: str, namespace: str) -> str:
-    """Return the cluster's domain from the search path in a Pod's *resolv_conf*, or ``cluster.local`` without one."""
+    """Return the cluster's domain in the search path of a Pod's *resolv_conf*; ``cluster.local`` if it isn't there."""
     search: list[str] = []
     for line in resolv_conf.splitlines():
         words = line.partition("#")[0].split()

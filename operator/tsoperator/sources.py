@@ -55,7 +55,7 @@ from tsoperator.runtime.ownership import (
 )
 
 _SLIM: Final = {POD: pod.slim, SECRET: secret.slim}
-"""The functions that make those children slim of which the operator reads only a little."""
+"""The functions that make children slim, by kind, for those kinds of which the operator reads only a little."""
 
 
 def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> list[Source]:
@@ -155,5 +155,5 @@ def _admission(obj: Object) -> Object:
 
 
 def _configmap(obj: Object) -> Object:
-    """Return the slim form of one of our ConfigMaps, with parsed documents if it is for the proxies of a group."""
+    """Return the slim form of *obj*, one of our ConfigMaps. Documents for the proxies of a group are parsed."""
     return hosting.slim_hosting(entries.slim_configmap(obj))

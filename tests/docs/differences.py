@@ -155,7 +155,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_CHART} our_chart_renders_every_object_that_the_go_operators_chart_renders_from_the_same_values",
     ],
     "The proxy refuses callers": [
-        "operator/apiproxy/test_impersonation.py a_caller_without_permission_is_refused_with_a_reason"
+        "operator/apiproxy/test_impersonation.py a_caller_with_a_bad_name_or_a_bad_grant_is_refused_with_a_reason"
     ],
     "The proxy refuses unusual HTTP": [
         "operator/apiproxy/test_head.py a_bad_head_of_a_request_is_refused_with_a_status_and_a_reason"

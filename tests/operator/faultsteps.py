@@ -213,7 +213,7 @@ def _wrong_devices(play: Play, wish: frozenset[str]) -> list[list[str]]:
 
 
 def proxies(control: Control) -> list[str]:
-    """Return the names of the devices of proxies."""
+    """Return the names of the devices of proxies in the tailnet of *control*."""
     return [each.name for each in control.devices.values() if "tag:db" not in each.tags]
 
 

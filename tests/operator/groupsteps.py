@@ -223,7 +223,7 @@ def wishes() -> st.SearchStrategy[Wish]:
 
 
 async def grant(world: World, wish: Wish) -> None:
-    """Apply the objects in *wish*, and delete all other objects of the user, whatever objects exist now."""
+    """Apply the groups and Services in *wish*, and delete the other Services, whatever objects exist now."""
     for name, group in GROUPS.items():
         spec = {"replicas": wish.replicas[name], "tags": None, "hostnamePrefix": None, "proxyClass": None}
         await _there(world, group, {"spec": spec})
@@ -280,7 +280,7 @@ async def _wrong_group(world: World, name: str, wish: Wish) -> AsyncIterator[str
 
 
 async def _wrong_service(world: World, service: Object, group: str) -> AsyncIterator[str]:
-    """Yield the mistakes in a Service that *group* serves, or its own proxy if *group* is empty."""
+    """Yield the mistakes in *service*, which *group* serves, or its own proxy if *group* is empty."""
     places = await _listed(world, SERVICE, service)
     if (at := [labels(each)[PROXY_GROUP] for each in places]) != ([group] if group else []):
         yield f"places at {at}"
@@ -299,7 +299,7 @@ async def _wrong_service(world: World, service: Object, group: str) -> AsyncIter
 
 
 async def _listed(world: World, resource: Resource, service: Object) -> list[Object]:
-    """Return the places of *service* at ProxyGroups."""
+    """Return the places of *service* at ProxyGroups, or the EndpointSlices of these places, as *resource* says."""
     selector = f"tailscale.com/parent-resource={key_of(service).name},tailscale.com/svc-type=egress"
     return (await world.api.list(resource, NAMESPACE, selector)).items
 

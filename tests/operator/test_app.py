@@ -184,7 +184,7 @@ async def test_metrics_show_devices_requests_and_the_leader(cluster: World) -> N
 
 
 @pytest.mark.simulated
-async def test_the_operator_is_ready_once_it_has_seen_the_cluster(cluster: World) -> None:
+async def test_the_operator_is_ready_once_it_has_listed_all_objects_that_it_watches(cluster: World) -> None:
     address = f"127.0.0.1:{free_port()}"
     cluster.sim.faults.forbid(Ban(SERVICE.plural, verb="list"))
     async with running_operator(cluster, health_address=address), aiohttp.ClientSession() as session:
@@ -254,7 +254,7 @@ async def holder(world: World, lease: Object) -> str:
 
 
 async def given_out(world: World) -> int:
-    """Return the number of different ports of proxies that the Services of the group have."""
+    """Return the number of proxy ports that the Services of the group have; assert that these ports are different."""
     places = (await world.api.list(SERVICE, NAMESPACE, f"{PROXY_GROUP}=pg")).items
     found = [port for each in places for port in allocated(each).values()]
     assert len({*found}) == len(found)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.simulated
 
 
 class Row(NamedTuple):
-    """An object, and the condition that says whether it is ready, if it has one."""
+    """An object, the type of its condition, and the condition's reason during a deletion; empty without a condition."""
 
     obj: Object
     kind: str = ""
@@ -40,7 +40,9 @@ async def condition(world: World, row: Row) -> Condition | None:
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-async def test_a_deleted_object_goes_without_waiting_for_its_pod_on_a_dead_node(world: World, row: Row) -> None:
+async def test_a_deleted_object_waits_only_for_a_limited_time_for_its_pod_on_a_dead_node(
+    world: World, row: Row
+) -> None:
     await world.apply(backend())
     await start(world, row.obj)
     world.sim.kubelet.kill_node("node1")
@@ -65,7 +67,7 @@ async def test_a_deleted_object_goes_without_waiting_for_its_pod_on_a_dead_node(
 
 
 async def pods(world: World, obj: Object) -> set[str]:
-    """Return the names of the nodes on which the object's Pods run."""
+    """Return the names of the nodes on which the Pods of *obj* run."""
     return {pod["spec"]["nodeName"] for pod in await world.children(POD, obj)}
 
 

@@ -24,7 +24,7 @@ def web(**annotations: str) -> Object:
 
 
 async def shown(world: World, obj: Object) -> list[tuple[str, list[int]]]:
-    """Return the names and ports in the status of an Ingress."""
+    """Return the names and ports in the status of *obj*, an Ingress."""
     entries = (await world.look(obj)).get("status", {}).get("loadBalancer", {}).get("ingress", [])
     return [(each["hostname"], [port["port"] for port in each.get("ports", ())]) for each in entries]
 
@@ -56,7 +56,7 @@ async def grouped(world: World) -> World:
 
 
 async def serve(world: World, obj: Object, *names: tuple[str, list[int]]) -> None:
-    """Make an Ingress, and wait until it is served."""
+    """Create the Ingress *obj*, and wait until its status shows *names*; without *names*, those in `HTTPS`."""
     await world.apply(obj)
     await world.becomes(lambda: shown(world, obj), [*names] or HTTPS)
 

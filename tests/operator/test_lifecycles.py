@@ -35,7 +35,7 @@ PARENTS = {
 
 
 async def amounts(world: World, obj: Object) -> Object:
-    """Return the requests and the limits of CPU and memory of the proxy's container."""
+    """Return the requests and the limits of CPU and memory of the container in the proxy of *obj*."""
     (statefulset,) = await world.children(STATEFULSET, obj)
     found: Object = statefulset["spec"]["template"]["spec"]["containers"][0]["resources"]
     return found
@@ -68,7 +68,7 @@ UNASKED = {
 
 
 @pytest.mark.parametrize(("parent", "patch"), UNASKED.values(), ids=UNASKED)
-async def test_an_object_whose_spec_no_longer_asks_for_a_proxy_loses_its_proxy(
+async def test_an_object_that_no_longer_asks_for_a_proxy_loses_its_proxy(
     world: World, parent: Object, patch: Object
 ) -> None:
     await world.apply(backend(), parent)

@@ -15,7 +15,7 @@ KEYS = re.compile(r"(ts|hs)key-\w+|AuthKey|Bearer|eyJ\w+")
 
 
 def told(caplog: pytest.LogCaptureFixture, about: str) -> list[str]:
-    """Return the log lines about an object, and clear the log. Assert that no line has an auth key or a token."""
+    """Return the log lines about the object *about*, and clear the log. Assert that no line has a key or a token."""
     ours = [record for record in caplog.records if "tsoperator" in record.name]
     assert not [record for record in ours if KEYS.search(record.getMessage())]
     lines = [record.getMessage() for record in ours if record.levelno >= logging.INFO]

@@ -186,7 +186,7 @@ def lease(sim: ClusterSim) -> Object:
 
 
 def tell(sim: ClusterSim, name: str, state: Object) -> None:
-    """Write the *state* of the container into the status of an operator's Pod, and create the Pod if it is missing."""
+    """Write the container's *state* into the status of the operator's Pod *name*; create the Pod if it is missing."""
     if sim.store.find(kinds.POD, "tailscale", name) is None:
         spec = {"nodeName": "here", "containers": [{"name": "operator", "image": "operator"}]}
         sim.store.create(kinds.POD, {"metadata": {"namespace": "tailscale", "name": name}, "spec": spec})
@@ -233,7 +233,7 @@ async def test_a_leader_that_loses_its_lease_ends(sim: ClusterSim, environment: 
 
 @pytest.fixture
 def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[str], Ended]:
-    """Run the command line with one argument; return the exit code and what it prints."""
+    """A function that runs the command line with one argument, and returns the exit code and the printed text."""
 
     def run(argument: str) -> Ended:
         monkeypatch.setattr(sys, "argv", ["tsoperator", argument])

@@ -89,7 +89,7 @@ async def leads(world: World) -> set[str]:
 
 
 async def narrowed(world: World) -> dict[str, str]:
-    """Let an operator that watches all namespaces serve objects in `default`; return the proxies' Pods by name."""
+    """Let an operator that watches all namespaces serve objects in `default`; return their Pods' UIDs by name."""
     await world.apply(dnsconfig(), egress(), backend(), ingress())
     async with running_operator(world):
         await world.becomes(lambda: leads(world), NAMED)

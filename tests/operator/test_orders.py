@@ -96,7 +96,7 @@ def alike(text: str) -> Iterator[str]:
 
 @cache
 def usual() -> list[str]:
-    """Return the portrait of the events in the order that the documentation tells users."""
+    """Return the portrait after the events in the usual order, which the documentation tells users."""
     return patient.run(portrait(USUAL))
 
 

@@ -54,7 +54,7 @@ async def said(world: World, parent: Parent, reason: str) -> str:
 
 
 @pytest.mark.parametrize("parent", cases(PARENTS, "ingress"))
-async def test_a_call_that_the_server_does_not_have_is_reported_and_not_made_again(
+async def test_a_call_that_the_control_server_lacks_is_reported_and_is_not_made_in_a_loop(
     world: World, parent: Parent
 ) -> None:
     for _ in range(20):
@@ -120,7 +120,7 @@ AT_ONCE = 16  # calls to the control server
 
 
 async def keys_asked_for_at_first(world: World) -> int:
-    """Bring up a proxy, so that the operator has an access token; return the number of requests for auth keys."""
+    """Bring up a proxy, so that the operator has an access token; return the requests for keys so far."""
     await world.apply(egress())
     await world.eventually(lambda: world.proxy(egress()))
     await world.settled()

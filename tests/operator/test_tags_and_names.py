@@ -189,7 +189,9 @@ HELD = {
 
 
 @pytest.mark.parametrize("held", cases(HELD, "offline for a minute"))
-async def test_a_device_that_is_possibly_still_in_use_keeps_its_name(held: Held) -> None:
+async def test_a_device_keeps_its_name_if_it_is_possibly_in_use_or_if_the_operator_takes_over_no_names(
+    held: Held,
+) -> None:
     options = SimOptions(headscale=held.headscale)
     async with new_world(options) as world, running_operator(world, take_over_names=not held.unasked):
         holder = join(world.control, "default-db", *held.tags)

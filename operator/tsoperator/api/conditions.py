@@ -44,9 +44,9 @@ def is_true(obj: Object, type_: str) -> bool:
 
 
 def status_with(obj: Object, *wanted: Object) -> Object:
-    """Return the status of *obj* with the *wanted* conditions in place of those of the same types.
+    """Return the status of *obj* with each *wanted* condition in place of the one of its type, or at the end.
 
-    A condition whose status changes has no time yet.
+    The time of a condition is empty if the condition is new or its status changes.
     """
     return {**(obj.get("status") or {}), "conditions": set_condition(conditions_of(obj), wanted, now="")}
 

@@ -51,7 +51,7 @@ from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, CustomResource, WireMod
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of ``kubectl get``."""
+    """A column in the output of ``kubectl get``."""
 
     name: str
     json_path: str
@@ -185,7 +185,7 @@ _LEFT_OUT: Final = {"title", "default", "$defs"}
 
 
 def crd(definition: Definition) -> Object:
-    """Return the CustomResourceDefinition of a kind."""
+    """Return the CustomResourceDefinition of the kind that *definition* describes."""
     resource = definition.resource
     names: Object = {
         "kind": resource.kind,
@@ -220,7 +220,7 @@ def file_name(resource: Resource) -> str:
 
 
 def render(definition: Definition) -> str:
-    """Return a kind's CRD as YAML."""
+    """Return the CRD that `crd` returns for *definition*, as YAML."""
     return yaml.dump(crd(definition), Dumper=_Dumper, width=120, allow_unicode=True)
 
 

@@ -43,7 +43,10 @@ class Device:
 
 
 def lookup_name(text: str) -> str:
-    """Return the form of a MagicDNS name or address by which devices are looked up: lower case, no dot at the end."""
+    """Return *text*, a MagicDNS name or an address, in the form by which devices are looked up.
+
+    The form is in lower case, without a dot at the end.
+    """
     if ":" in text or text[-1:].isdigit():  # only such a text can be an address, and parsing each name is slow
         with suppress(ValueError):
             return str(ip_address(text))
@@ -51,7 +54,7 @@ def lookup_name(text: str) -> str:
 
 
 def domain_of(name: str) -> str:
-    """Return the domain of a MagicDNS name, in lower case; empty if the name is a short one."""
+    """Return the domain of the MagicDNS name *name*, in lower case; empty if *name* is a short name."""
     return lookup_name(name).partition(".")[2]
 
 

@@ -126,13 +126,13 @@ ANNOTATION_LAST_CLUSTER_DNS_NAME: Final = "tailscale.com/operator-last-set-clust
 ANNOTATION_GIVEN: Final = "tailscale.com/from-proxy-class"
 """The annotation that lists the labels and annotations which a child has from its ProxyClass.
 
-On the Service of a relay, it lists the annotations from the PeerRelay. The operator removes what is in the list
-once the ProxyClass or the PeerRelay no longer sets it.
+On the Service of a relay, it lists the annotations from the PeerRelay. The operator removes a label or
+an annotation in the list once the ProxyClass or the PeerRelay no longer sets it.
 """
 ANNOTATION_LAST_TAILNET_TARGET_IP: Final = "tailscale.com/operator-last-set-ts-tailnet-target-ip"
 ANNOTATION_LAST_TAILNET_TARGET_FQDN: Final = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
 ANNOTATION_CONFIG_CHANGED: Final = "tailscale.com/config-changed-at"
-"""The annotation on a Pod of a proxy, but not in its template, with the time of the last touch.
+"""The annotation on a Pod of a proxy, but not in its template, with the time of the latest touch.
 
 The operator touches the Pod when it has changed a Secret or ConfigMap of the proxy.
 """

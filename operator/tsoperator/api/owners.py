@@ -107,7 +107,7 @@ def joined(annotations: Mapping[str, str], operator_id: str, owner: SoleOwner | 
 
 
 def left(annotations: Mapping[str, str], operator_id: str) -> dict[str, str]:
-    """Return the *annotations* of a Tailscale Service without the operator as an owner."""
+    """Return the *annotations* of a Tailscale Service without the operator with the ID *operator_id* as an owner."""
     found = _references(annotations) or []
     return {**annotations, ANNOTATION_OWNERS: _written([each for each in found if not _is_of(each, operator_id)])}
 
@@ -133,7 +133,7 @@ def _parsed(text: str) -> Sequence[Mapping[str, Any]] | None:
 
 
 def _is_of(reference: Mapping[str, Any], operator_id: str) -> bool:
-    """Tell whether *reference* names this operator itself as an owner, and not one object of its cluster."""
+    """Tell whether *reference* names the operator *operator_id* itself as an owner, not one object of its cluster."""
     return bool(_field(reference, _OPERATOR) == operator_id) and not _field(reference, _RESOURCE)
 
 

@@ -27,7 +27,7 @@ DNS_NAME_MAX: Final = 253
 
 _DNS_PORT: Final = 53
 _SITES: Final = ipaddress.IPv6Network("fd7a:115c:a1e0:b1a::/64")
-"""The prefix of 4via6 addresses. The number of the site follows it in 32 bits, and then the IPv4 address."""
+"""The prefix of 4via6 addresses. After it come the number of the site, in 32 bits, and the IPv4 address."""
 _TAILNET: Final = (ipaddress.IPv4Network("100.64.0.0/10"), ipaddress.IPv6Network("fd7a:115c:a1e0::/48"))
 
 _TAILSCALES_ZONE: Final = "ts.net"

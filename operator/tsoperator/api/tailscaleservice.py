@@ -8,7 +8,7 @@ PREFIX: Final = "svc:"
 """The beginning of the name of each Tailscale Service. The first label of its MagicDNS name follows."""
 
 ANY_PORT: Final = ("do-not-validate",)
-"""The *ports* of a Tailscale Service with which the control server lets hosts serve any port."""
+"""The *ports* of a Tailscale Service whose hosts can serve any port, because the control server compares no ports."""
 
 NOT_APPROVED: Final = "not-approved"
 
@@ -35,7 +35,7 @@ class TailscaleService:
         return self.name.removeprefix(PREFIX).lower()
 
     def address(self, version: int) -> str:
-        """Return the address of this Tailscale Service of an IP *version*, 4 or 6; empty if it has no such address."""
+        """Return this Tailscale Service's address in the IP *version*, 4 or 6; empty if there is no such address."""
         return next((each for each in self.addresses if (":" in each) is (version == 6)), "")
 
 

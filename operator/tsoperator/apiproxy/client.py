@@ -9,7 +9,7 @@ from tsoperator.apiproxy.errors import ClientGone
 from tsoperator.apiproxy.stream import SocketStream
 
 MOST_AHEAD: Final = 32 << 10
-"""The most bytes that we read from a client at once, and the most that we let wait to be processed."""
+"""The most bytes that we read from a client at once. While so many bytes wait to be processed, we don't read ahead."""
 _REASONS: Final = {
     400: "Bad Request", 403: "Forbidden", 413: "Content Too Large", 431: "Request Header Fields Too Large",
     500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
@@ -49,7 +49,7 @@ class Client:
         self._sent(len(data))
 
     async def send_error(self, status: int, message: str, *, closes: bool, with_body: bool = True) -> None:
-        """Send an error with an HTTP *status*; *closes* makes it say that the connection ends. Raises ClientGone."""
+        """Send the answer that `error_answer` returns for the same arguments. Raises ClientGone."""
         await self.send(error_answer(status, message, closes=closes, with_body=with_body))
 
     def end(self) -> None:
@@ -59,8 +59,8 @@ class Client:
     async def linger(self, seconds: float) -> None:
         """Tell the client that no more bytes come, and for some *seconds* drop the bytes that it still sends.
 
-        If we closed the connection before we had read them, it would be reset, and the client could lose the end of our
-        answer. Raises ClientGone.
+        If we closed the connection before we had read these bytes, the kernel would reset it, and the client could lose
+        the end of our answer. Raises ClientGone.
         """
         self.end()
         with contextlib.suppress(TimeoutError):
@@ -73,7 +73,7 @@ class Client:
 def error_answer(status: int, message: str, *, closes: bool, with_body: bool = True) -> bytes:
     """Return the bytes of an answer of our own, whose body is *message* as a line of plain text.
 
-    With *closes*, the answer says that the connection ends.
+    With *closes*, the answer says that the connection ends. Without *with_body*, only the head is returned.
     """
     body = f"{message}\n".encode()
     lines = [

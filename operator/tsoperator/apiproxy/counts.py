@@ -20,7 +20,7 @@ class RecordingCounts:
 
 @dataclass(slots=True)
 class ProxyCounts:
-    """The counts since the start of the process."""
+    """The counts of the whole proxy since the start of the process."""
 
     mode: str
     """The mode of the proxy, as in the metrics: auth or noauth."""
@@ -37,7 +37,7 @@ class ProxyCounts:
     recordings: RecordingCounts = field(default_factory=RecordingCounts)
 
     def note_sent(self, size: int) -> None:
-        """Count the bytes that were sent to a client."""
+        """Count *size* bytes that were sent to a client."""
         self.sent["to_client"] += size
 
     def text(self) -> str:

@@ -31,7 +31,7 @@ chunks, which take a while to parse."""
 
 @dataclass(frozen=True, slots=True)
 class GoesOn:
-    """For the connection of the *client* and for that to the API *server*: whether it can carry another request."""
+    """Whether each connection can carry another request: that of the *client*, and that to the API *server*."""
 
     client: bool
     server: bool
@@ -126,7 +126,7 @@ class Exchange:
         self._is_sent = True
 
     async def _forward_answer(self, pump: "asyncio.Task[None]", group: asyncio.TaskGroup) -> GoesOn:
-        """Forward interim answers and the answer. Raises ApiServerUnreachable, BadMessage and ClientGone."""
+        """Forward interim answers and the answer, or an upgraded connection. Raises the errors that `run` raises."""
         while (answer := await self._answer_head()).is_interim:
             await self._client.send(answered(answer, closes=False))
             await asyncio.sleep(0)  # many interim answers at once mustn't keep other tasks waiting

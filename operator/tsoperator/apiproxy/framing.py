@@ -43,7 +43,7 @@ UNTIL_CLOSE: Final = BodyKind(Framing.UNTIL_CLOSE)
 
 
 class RequestBody:
-    """Parses the body of a request: keeps the framing for the API server or, if *is_plain*, removes it for our use."""
+    """Parses the body of a request, and frames it anew for the API server; with *is_plain*, removes the framing."""
 
     def __init__(self, kind: BodyKind, *, is_plain: bool = False) -> None:
         self._counter = _counter(kind, 400, is_plain=is_plain)

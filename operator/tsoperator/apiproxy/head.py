@@ -37,14 +37,15 @@ _ANSWER: Final = re.compile(rb"HTTP/1\.1 [1-5][0-9]{2}(?: " + _TEXT + rb")?\r\n"
 _HEADER: Final = re.compile(rb"\n(" + _TOKEN + rb"):(" + _TEXT + rb")")
 """The pattern of a header. In a head that has been checked, each line but the first one follows an LF."""
 _ODD: Final = re.compile(rb"[^\t\r\n\x20-\x7e\x80-\xff]|(?<!\r)\n|\r(?!\n|\Z)")
-"""The pattern of a control character, or of a CR or LF outside of a CRLF. A CR at the end can begin a CRLF."""
+"""The pattern of a control character, or of a CR or LF outside of a CRLF. It doesn't match a CR at the end, because
+such a CR can begin a CRLF."""
 _LOOKALIKE: Final = re.compile(rb"\n(?:content[^0-9a-z\-:]length|transfer[^0-9a-z\-:]encoding):", re.IGNORECASE)
 """The pattern of a header's name that some programs take for Content-Length or Transfer-Encoding."""
 _IS_TOKEN: Final = re.compile(_TOKEN)
 _HOST: Final = re.compile(rb"[A-Za-z0-9\-._~!$&'()*+,;=:\[\]%]*")
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
 _UNPARSABLE: Final = re.compile(r";|%(?![0-9A-Fa-f]{2})")
-"""The pattern of text for which a server in Go ignores a parameter of a query."""
+"""The pattern of a text that makes a server in Go ignore a parameter of a query."""
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _UPGRADES: Final = {b"websocket": WEBSOCKET, b"spdy/3.1": SPDY}
@@ -151,7 +152,7 @@ def answer_length(buffer: bytes | bytearray, seen: int = 0) -> int:
 
 
 def parse_request(raw: bytes | bytearray) -> RequestHead:
-    """Return the head of a request, parsed from all its bytes. Raises BadHead."""
+    """Return the head of a request, parsed from *raw*, the whole head. Raises BadHead."""
     if raw.count(b"\n") - 2 > MOST_HEADERS:
         raise BadHead(431, "long", f"the head has more than {MOST_HEADERS} headers")
     if not _REQUEST.fullmatch(raw):
@@ -179,7 +180,7 @@ def parse_request(raw: bytes | bytearray) -> RequestHead:
 
 
 def parse_answer(raw: bytes | bytearray, method: str, upgrade: str = "") -> AnswerHead:
-    """Return the head of an answer, parsed from all its bytes. Raises BadHead.
+    """Return the head of an answer, parsed from *raw*, the whole head. Raises BadHead.
 
     *method* is that of the request, and *upgrade* the protocol to which the request asked to switch; empty if none.
     """
@@ -207,7 +208,7 @@ def parse_answer(raw: bytes | bytearray, method: str, upgrade: str = "") -> Answ
 
 
 def forwarded(head: RequestHead, added: Iterable[Header], dropped: Set[bytes] = frozenset()) -> bytes:
-    """Return *head* for the API server, with the *added* headers, and without those *dropped* (names in lower case).
+    """Return the bytes of *head* for the API server: with *added* headers, and without *dropped* ones (in lower case).
 
     We add the headers last, so that the client's header Connection, which names headers to remove, can't remove them.
     """
@@ -225,9 +226,9 @@ def forwarded(head: RequestHead, added: Iterable[Header], dropped: Set[bytes] = 
 
 
 def answered(head: AnswerHead, closes: bool = False) -> bytes:
-    """Return *head* for the client. With *closes*, it says that the connection ends with this answer.
+    """Return the bytes of *head* for the client. With *closes*, they say that the connection ends with this answer.
 
-    It also says so if the body lasts until the end of the connection, because nothing else shows the body's length.
+    They also say so if the body lasts until the end of the connection, because nothing else shows the body's length.
     """
     skipped = (_HOP_BY_HOP | head.options) - {b"trailer"} | {b"content-length"}
     if head.body.framing is Framing.NONE and head.status >= 200 and head.status != 204:
@@ -244,9 +245,9 @@ def answered(head: AnswerHead, closes: bool = False) -> bytes:
 
 
 class _Found:
-    """Those headers of a *raw* head that we parse without h11. We refuse a bad head with *status*.
+    """The headers of a *raw* head, which we parse without h11. We refuse a bad head with *status*.
 
-    We don't leave them to h11, because h11 accepts two headers Content-Length if they are equal.
+    We don't leave the headers to h11, because h11 accepts two headers Content-Length if they are equal.
     """
 
     def __init__(self, raw: bytes | bytearray, status: int) -> None:

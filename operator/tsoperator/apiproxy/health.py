@@ -26,7 +26,7 @@ class HealthPages:
         self._patience = patience
 
     async def serve(self, listener: socket.socket) -> None:
-        """Serve on a listening socket until cancelled."""
+        """Serve on *listener*, a listening socket, until cancelled."""
         async with await asyncio.start_server(self._answer, sock=listener, limit=_MOST_BYTES) as server:
             await server.serve_forever()
 
@@ -44,7 +44,7 @@ class HealthPages:
                 await writer.drain()
 
     async def _page(self, target: list[bytes]) -> tuple[str, str, str]:
-        """Return the status, the text and the media type of a page."""
+        """Return the status, the text and the media type of the page at *target*."""
         match target:
             case [b"/healthz"]:
                 return "200 OK", "ok\n", _TEXT

@@ -116,7 +116,7 @@ class _Unreadable(Exception):
 
 
 def caller(raw: bytes | str) -> Caller:
-    """Return the caller that an answer of tailscaled's WhoIs describes. Raises BadWhoIs."""
+    """Return the caller that *raw* describes, an answer of tailscaled's WhoIs. Raises BadWhoIs."""
     try:
         answer = json.loads(raw, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -172,7 +172,7 @@ def decide(who: Caller, mode: AccessMode, head: RequestHead, *, is_plain: bool =
 
 
 def _recording(who: Caller, head: RequestHead) -> RecordingOrder | Denial | None:
-    """Decide how to record a request. Return a refusal if we must record it and can't, None if no grant wants that."""
+    """Return the order to record a request; a refusal if we must record it but can't; None if no grant wants that."""
     recorders = who.recorders
     wanted = f"grants want {head.method} {head.path} recorded"
     if not recorders.addresses:
@@ -199,7 +199,7 @@ def _no_constant(name: str) -> None:
 
 
 def _part(answer: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return the object under *key*; an empty one if it is missing or null. Raises BadWhoIs."""
+    """Return the object under *key* of *answer*; an empty one if it is missing or null. Raises BadWhoIs."""
     part = answer.get(key) or {}
     if not isinstance(part, dict):
         raise BadWhoIs(f"{key} in the answer isn't an object")
@@ -228,7 +228,7 @@ def _whole(value: object) -> int:
 
 
 def _rules(capabilities: Mapping[str, Any], capability: str) -> Sequence[_Rule]:
-    """Return the rules of a *capability*. Raises _Unreadable."""
+    """Return the rules that *capabilities* have for one *capability*. Raises _Unreadable."""
     values = capabilities.get(capability)
     if not isinstance(values, list | None):
         raise _Unreadable(f"{capability} isn't a list")
@@ -251,9 +251,9 @@ def _rule(fields: Mapping[str, Any]) -> _Rule:
 
 
 def _fields(value: object) -> Mapping[str, Any]:
-    """Return the fields of an object by their names in lower case, because Go takes names in any case.
+    """Return the fields of the object *value* by their names in lower case, because Go takes names in any case.
 
-    Raises ValueError.
+    If *value* is None, there are no fields. Raises ValueError.
     """
     if value is None:
         return {}
@@ -280,7 +280,7 @@ def _flag(value: object) -> bool:
 
 
 def _address(text: str) -> str:
-    """Return the address `ip:port` of a recorder. Raises ValueError."""
+    """Return *text* if it is the address `ip:port` of a recorder. Raises ValueError if it isn't."""
     host, _, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     version = ip_address(host[1:-1] if bracketed else host).version

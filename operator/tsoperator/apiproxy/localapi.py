@@ -43,7 +43,7 @@ class LocalApi:
         return "" if status == 200 else f"tailscaled answers with status {status}"
 
     async def status(self, *, peers: bool = False) -> bytes:
-        """Return the JSON with the state of tailscaled; with *peers*, also its peers. Raises CallerUnknown."""
+        """Return the state of tailscaled as JSON; with *peers*, also that of its peers. Raises CallerUnknown."""
         status, body = await self._ask(f"/localapi/v0/status?peers={'true' if peers else 'false'}")
         if status != 200:
             raise CallerUnknown("localapi", f"tailscaled answers with status {status}")
@@ -80,7 +80,7 @@ class LocalApi:
         return stream, came
 
     async def _ask(self, target: str, method: str = "GET", seconds: float | None = None) -> tuple[int, bytes]:
-        """Return the status and the body of the answer. Raises CallerUnknown."""
+        """Ask for *target*, and return the status and the body of the answer. Raises CallerUnknown."""
         patience = self._patience if seconds is None else seconds
         try:
             async with asyncio.timeout(patience):
@@ -98,7 +98,7 @@ class LocalApi:
 
 
 async def _exchanged(stream: SocketStream, method: str, target: str) -> tuple[int, bytes]:
-    """Return the status and the body of the answer. Raises OSError and h11.ProtocolError."""
+    """Ask for *target* over *stream*, and return the answer's status and body. Raises OSError and h11.ProtocolError."""
     connection = h11.Connection(h11.CLIENT)
     request = h11.Request(method=method, target=target, headers=[("Host", _HOST), ("Connection", "close")])
     await stream.write((connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b""))

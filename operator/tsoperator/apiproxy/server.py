@@ -20,7 +20,7 @@ _TRANSIENT: Final = frozenset({
     errno.ECONNABORTED, errno.EPROTO, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EPERM,
     errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOPROTOOPT, errno.EOPNOTSUPP,
 })  # fmt: skip
-"""Errors of accept after which we try again: they concern one connection or the network, or tell a lack of resources
+"""Errors of accept after which we try again: they concern one connection or the network, or show a lack of resources
 (accept(2))."""
 _TAILSCALED: Final = "127.0.0.1"
 """The address from which tailscaled connects."""
@@ -29,7 +29,7 @@ _TOO_MANY: Final = error_answer(503, "this proxy has too many open connections",
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """The limits on connections."""
+    """The limits on the connections that the proxy accepts."""
 
     all: int = 4000
     """The greatest number of connections. An idle connection takes 50 KB of memory."""

@@ -70,7 +70,10 @@ class Shared:
 
 
 class Session:
-    """Serves one connection of a client, which begins with a PROXY header. *is_plain* says that it has no TLS."""
+    """Serves one connection of a client, which begins with a PROXY header.
+
+    *is_plain* says that the connection has no TLS.
+    """
 
     def __init__(self, stream: SocketStream, shared: Shared, *, is_plain: bool = False) -> None:
         self._client = Client(stream, shared.counts.note_sent)
@@ -178,7 +181,7 @@ class Session:
         return goes_on
 
     async def _admission(self, head: RequestHead) -> Admission | Denial:
-        """Decide about a request. Ask tailscaled again who the caller is if its answer is more than a second old."""
+        """Decide whether to admit a request. Ask tailscaled again who the caller is if its answer is a second old."""
         now = asyncio.get_running_loop().time()
         try:
             if self._caller is None or self._caller[1] <= now:
@@ -203,8 +206,8 @@ class Session:
     async def _forward(self, head: RequestHead, admission: Admission) -> bool:
         """Send a request to the API server, and its answer to the client; return whether the client can send another.
 
-        Raises ApiServerUnreachable, BadMessage and ClientGone. Raises RecordingFailed and BadFrames if a session must
-        be recorded but can't be.
+        Raises ApiServerUnreachable, BadMessage and ClientGone. Raises RecordingFailed if a session must be recorded
+        but can't be, and BadFrames if the frames of a recorded session are malformed.
         """
         order = admission.recording
         self._recording = self._shared.recordings.session(head, order, self._note) if order else None

@@ -1,1 +1,1 @@
-"""The commands ``tsoperator check`` and ``tsoperator list``, which people and ``helm test`` run beside the operator."""
+"""The commands ``tsoperator check`` and ``tsoperator list``, which people run; ``helm test`` runs the former."""

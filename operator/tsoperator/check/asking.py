@@ -47,7 +47,7 @@ Resolve = Callable[[Endpoint], list[str]]
 
 
 def in_cluster(service: str, namespace: str, resolv_conf: str) -> str:
-    """Return the full name of a Service, with the cluster's domain from the *resolv_conf* of a Pod.
+    """Return the full name of the Service *service*, with the cluster's domain from a Pod's *resolv_conf*.
 
     The name ends in a dot, so that the resolver does not try its search path.
     """
@@ -129,7 +129,7 @@ def _ask_nameserver(installation: Installation) -> Finding:
 
 
 def _ask_soa(server: Endpoint, zone: str) -> tuple[int, int]:
-    """Ask for the SOA of *zone* by UDP; return the rcode and the number of answers. Raises OSError."""
+    """Ask *server* for the SOA of *zone* by UDP; return the rcode and the number of answers. Raises OSError."""
     ident = os.urandom(2)
     labels = [label.encode() for label in zone.strip(".").split(".")]
     name = b"".join(bytes([len(label)]) + label for label in labels) + b"\0"

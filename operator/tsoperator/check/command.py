@@ -113,7 +113,7 @@ def _installation(arguments: argparse.Namespace) -> Installation:
 
 
 def _say(words: str) -> None:
-    """Show a person at a terminal the present step of the check."""
+    """Show *words*, the present step of the check, to a person at a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(f"looking at {words} ...\n")
 

@@ -17,7 +17,7 @@ _OF_FILES: Final = ("--kubeconfig",)
 
 
 class _Finder(argcomplete.CompletionFinder):  # type: ignore[misc]
-    """Finds words for kubectl. A shell opens file 9 for argcomplete's debug output; kubectl doesn't, so we drop it."""
+    """Finds words for kubectl. kubectl doesn't open file 9 for argcomplete's debug output, so we drop the output."""
 
     def _init_debug_stream(self) -> None:
         argcomplete.io.debug_stream = io.StringIO()

@@ -74,7 +74,7 @@ def waiting(check: str, words: str, cure: str = "") -> Finding:
 
 
 def failed(check: str, words: str, cure: str) -> Finding:
-    """Return the finding that something is wrong, which *words* describe."""
+    """Return the finding that something is wrong. *words* describe the fault, and *cure* says what to do."""
     return Finding(check, Verdict.FAILED, words, cure)
 
 

@@ -120,7 +120,7 @@ class _Way(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """The connection to the Pod that led at the last look, and the Pod's report."""
+    """The connection to the Pod that led at the latest look, and this Pod's report."""
 
     pod: Key
     port: StatusPort
@@ -130,7 +130,7 @@ class _Kept(NamedTuple):
 
 @dataclass(slots=True)
 class LeaderReports:
-    """Fetches reports over one connection, or over a new connection if it breaks. Call `close` at the end."""
+    """Fetches the leader's reports over one connection; if that breaks, over a new one. Call `close` at the end."""
 
     place: OperatorPlace
     _kept: _Kept | None = field(default=None, repr=False)
@@ -185,7 +185,7 @@ class LeaderReports:
         return self._fetch_through(pod, port)
 
     def _fetch_through(self, pod: Key, port: StatusPort) -> LeaderReport:
-        """Return the report, and keep the connection for the next one. Raises KubeError, NoReport, _Standby."""
+        """Return the report of *pod*, and keep *port* for the next report. Raises KubeError, NoReport, _Standby."""
         try:
             return self._keep(pod, port, port.get(_PATH))
         except BaseException:
@@ -199,7 +199,7 @@ class LeaderReports:
 
 
 class _Standby(Exception):
-    """An error: the Pod that we asked does not lead; *leader* is the name of the Pod that does, if it is known."""
+    """An error: the Pod that we asked does not lead; *leader* is the name of the Pod that leads; empty if unknown."""
 
     def __init__(self, leader: str) -> None:
         super().__init__(leader)
@@ -221,7 +221,7 @@ def _report(pod: Key, answer: PodAnswer) -> LeaderReport:
 
 
 async def _find(place: OperatorPlace) -> _Way:
-    """Find the Pods to ask. Raises NoReport."""
+    """Return the Pods to ask for the report, and the user's credentials. Raises NoReport."""
     try:
         configuration = await load_configuration(place.kubeconfig, place.context)
         async with KubeClient(configuration, request_timeout=_REQUEST) as client:

@@ -68,7 +68,7 @@ class ListView:
         return ListTable(shown, self.coloured, width)
 
     def aside(self, report: LeaderReport) -> str:
-        """Return the words about an empty table, or about objects in other namespaces, for stderr; can be empty."""
+        """Return a line for stderr about an empty table or objects in other namespaces; empty if there are neither."""
         objects = self.chosen.of(report.objects)
         others = len(report.objects) - len(objects)
         if self.form not in _TABLES or (objects and not (others and sys.stderr.isatty())):
@@ -148,7 +148,7 @@ def _append(shown: ListView) -> Callable[[LeaderReport], None]:
 
 
 def _entry(form: Form, each: Raw) -> str:
-    """Return the text of one object in a stream of changes."""
+    """Return the text of the object *each* in a stream of changes."""
     match form:
         case Form.JSON:
             return f"{json.dumps(each)}\n"

@@ -73,7 +73,7 @@ class ListTable:
     width: int
 
     def cells(self, objects: Iterable[ReportedObject]) -> list[list[str]]:
-        """Return the texts of the rows."""
+        """Return the texts of the cells for *objects*, row by row."""
         return [[printable(column.cell(each)) or _NOTHING for column in self.columns] for each in objects]
 
     def widths(self, cells: Iterable[Sequence[str]]) -> list[int]:
@@ -138,12 +138,12 @@ def columns(form: Form, now: datetime, *, with_namespace: bool) -> list[ListColu
 
 
 def status(each: ReportedObject) -> str:
-    """Return the verdict on an object, with the reason if the verdict isn't ``ok``."""
+    """Return the verdict on the object *each*, with the reason if the verdict isn't ``ok``."""
     return each.verdict if each.verdict == OK or not each.reason else f"{each.verdict}: {each.reason}"
 
 
 def full_name(each: ReportedObject) -> str:
-    """Return the name of an object for kubectl, such as ``service/db`` or ``connector.tailscale.com/office``."""
+    """Return the name of *each* for kubectl, such as ``service/db`` or ``connector.tailscale.com/office``."""
     group = _GROUPS.get(each.kind, "")
     kind = each.kind.lower().replace(" ", "-")
     return printable(f"{kind}.{group}/{each.name}" if group else f"{kind}/{each.name}")

@@ -93,7 +93,7 @@ def parse_metrics(page: str) -> list[Sample]:
 
 
 def check_replicas(namespace: str, replicas: Sequence[OperatorPod]) -> Iterator[Finding]:
-    """Check the operator's Pods in *namespace*, of which there is at least one."""
+    """Check *replicas*, the operator's Pods in *namespace*; there must be at least one."""
     for each in replicas:
         if each.is_ending:
             continue

@@ -49,7 +49,7 @@ class ReportedObject(_Part):
 
 
 class ReportedTailnet(_Part):
-    """The leader's judgement of a tailnet. The name is that of its Tailnet, or empty for the operator's own tailnet."""
+    """The leader's judgement of a tailnet. *name* is that of its Tailnet; empty for the operator's own tailnet."""
 
     domain: str = ""
 
@@ -73,7 +73,7 @@ class ReportedRefusal(BaseModel):
 
 
 class LeaderReport(BaseModel):
-    """The report of the leader. *raw* is the same report as the leader sent it, in JSON."""
+    """The report of the leader. *raw* has all of the report as parsed JSON, with the fields that we don't know."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore", frozen=True)
 

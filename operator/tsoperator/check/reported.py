@@ -75,9 +75,10 @@ def _refused(refusal: ReportedRefusal) -> Finding:
 def with_looks(told: Iterable[Finding], looked: Iterable[Finding]) -> list[Finding]:
     """Return the findings of the leader's report (*told*), and those of our own looks (*looked*) that add to them.
 
-    If the leader reports a fault of the tailnet, or if a finding of the leader explains a fault, our finding about that
-    fault is left out. About another fault of the nameserver or of the cluster's DNS, our finding replaces the leader's,
-    because we know where the fault is. Findings with the verdict UNSEEN are left out.
+    If the leader reports a fault of the tailnet or a refused watch, or if a finding of the leader explains a fault, our
+    finding about that fault is left out. About another fault of the nameserver or of the cluster's DNS, our finding
+    replaces the leader's, because we know where the fault is. Our findings with the verdict UNSEEN are left out, and so
+    are good ones that repeat a check of the leader.
     """
     ours = [each for each in looked if each.verdict is not Verdict.UNSEEN]
     told = [*told]
@@ -107,7 +108,7 @@ def _name(finding: Finding) -> str:
 
 
 def _objects(objects: Iterable[ReportedObject], dns: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield the findings about *objects*. *dns* maps the words of each part of name resolution to its check's name."""
+    """Yield the findings about *objects*. *dns* has the check of each part of name resolution, by the part's words."""
     served = 0
     for each in objects:
         if each.verdict == OK:

@@ -94,7 +94,7 @@ def judge(condition: Object) -> Judgement:
 
 
 def judge_conditions(obj: Object) -> Judgement | None:
-    """Return the judgement of *obj* by all conditions that the operator has written there; None if there are none."""
+    """Return the judgement of *obj* by the operator's conditions in its status; None if it has none."""
     conditions = ours(obj)
     if not conditions:
         return None
@@ -113,7 +113,7 @@ UNNAMED: Final = "it has no name in its status, so nobody reaches it"
 
 
 def judge_ingress(ingress: Object) -> Judgement:
-    """Return the judgement of an Ingress of the operator's class, by its status."""
+    """Return the judgement of *ingress*, an Ingress of the operator's class, by its status."""
     since = ingress["metadata"].get("creationTimestamp") or ""
     if name := ingress_name(ingress):
         return Judgement(Grade.OK, "", f"the tailnet reaches it at {name}", since=since)

@@ -65,7 +65,7 @@ class Look:
         self._groups: dict[str, Served] = {}
 
     def around(self, resource: Resource, obj: Object) -> Surroundings | None:
-        """Return the facts about *obj* from other objects; None if the operator has nothing to do with *obj*."""
+        """Return the facts about *obj* from other objects; None if the report has no row for *obj*."""
         role = role_of(obj, self._settings)
         if resource is DEPLOYMENT:
             return self._around_deployment(obj)
@@ -95,7 +95,7 @@ class Look:
         )
 
     def _around_deployment(self, deployment: Object) -> Surroundings | None:
-        """Return the facts about the Deployment of the API server proxy; None if *deployment* is another one."""
+        """Return the facts about *deployment*; None if it isn't the Deployment of the API server proxy."""
         device = self._device
         if device is None or key_of(deployment) != device.deployment:
             return None
@@ -104,7 +104,7 @@ class Look:
         return Surroundings(API_SERVER_PROXY, [deployment], [secret] if secret else (), warnings=warnings)
 
     def _workloads(self, resource: Resource, key: Key) -> Sequence[Object]:
-        """Return the StatefulSets of the proxies of an object."""
+        """Return the StatefulSets of the proxies that the operator made for the object of *resource* with *key*."""
         type_ = OWNER_TYPES.get(resource)
         return self._cache.indexed(STATEFULSET, BY_OWNER, f"{type_}:{key.namespace}/{key.name}") if type_ else ()
 

@@ -28,7 +28,7 @@ class StatusReport(NamedTuple):
 
 
 Part = dict[str, str]
-"""A part of the report, with the names of fields that it has in JSON. An empty field is left out."""
+"""A part of the report, with its fields as they are named in JSON. Empty fields are left out, except for ``name``."""
 
 
 @dataclass(frozen=True, slots=True)

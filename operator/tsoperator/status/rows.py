@@ -46,7 +46,7 @@ _Row = dict[str, object]
 
 
 class Row(TypedDict):
-    """The description of one object, with the names of fields that it has in JSON. An empty field is left out.
+    """The description of one object, with its fields as they are named in JSON. Empty fields are left out.
 
     *tailnet* is the name of the Tailnet; it is missing for the operator's own tailnet. *names* and *addresses* are
     those in the tailnet. *inCluster* and *clusterAddresses* are the name and the addresses at which Pods reach the
@@ -73,10 +73,10 @@ class Row(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The facts about the ProxyGroup that an object names: the *group* itself, and the *slim* state Secrets of its
-    proxies.
+    """The facts about the ProxyGroup that an object names: the *group* itself, and its proxies.
 
-    *place* is the Service to which an egress Service points, and *slices* are the EndpointSlices of the *place*.
+    *states* are the *slim* state Secrets of the proxies; for an egress Service, they are left out. *place* is the
+    Service to which an egress Service points, and *slices* are the EndpointSlices of the *place*.
     """
 
     group: Object | None = None
@@ -137,7 +137,7 @@ def role_of(obj: Object, settings: Settings) -> str:
 
 
 def target_of(service: Object) -> str:
-    """Return the name or the address of the device to which a Service leads; empty if it isn't an egress Service."""
+    """Return the name or the address of the device to which *service* leads; empty if it isn't an egress Service."""
     given = annotations(service)
     return next((given[name].removesuffix(".") for name in _TARGETS if given.get(name)), "")
 
@@ -260,7 +260,7 @@ _PARTS: Final[dict[str, Callable[[_Row, Object, Surroundings, Settings], None]]]
     INGRESS_ROLE: _ingress,
     DNS: _dns,
 }
-"""The functions that add the fields which depend on the role. For all other roles, it is `_own_proxies`."""
+"""The functions that add the fields of one role to a row, by role. For all other roles, it is `_own_proxies`."""
 
 
 def _hosted(row: _Row, obj: Object, around: Surroundings, served: Served) -> None:

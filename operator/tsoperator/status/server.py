@@ -101,7 +101,7 @@ class StatusServer(HttpServer):
 
 
 async def _file(request: web.Request) -> web.Response:
-    """Return the file of the page that the URL names, or the page itself if the URL names no file."""
+    """Return that file of the page which the URL of *request* names; the page itself if the URL names no file."""
     name = request.match_info.get("name", "page.html")
     if name not in _FILES:
         raise web.HTTPNotFound

@@ -29,10 +29,10 @@ REMEMBERED: Final = 60.0
 
 
 class _Known:
-    """The rows of the last report, each with a digest of the facts from which it was built, by the UID of the object.
+    """The rows of the latest report, each with a digest of the facts from which it was built, by the UID of the object.
 
-    If an object has no row, its text is empty. We keep a row as bytes, because the garbage collector looks at every
-    dictionary: with 10,000 rows, this would stop the event loop for a while.
+    For an object without a row, the bytes are empty. We keep a row as bytes, because the garbage collector looks at
+    every dictionary: with 10,000 rows, this would stop the event loop for a while.
     """
 
     def __init__(self) -> None:

@@ -67,7 +67,7 @@ API = SoleOwner("ProxyGroup", "api", "u")
         ({ANNOTATION_OWNERS: "not JSON"}, Ownership.UNREADABLE),
     ],
 )
-def test_the_annotation_of_a_tailscale_service_has_the_uid_of_an_object_that_is_its_only_owner(
+def test_an_object_owns_a_tailscale_service_only_if_its_uid_is_the_only_owner_in_the_annotation(
     annotations: dict[str, str], expected: Ownership
 ) -> None:
     service = TailscaleService("svc:api", annotations=annotations)
@@ -77,7 +77,7 @@ def test_the_annotation_of_a_tailscale_service_has_the_uid_of_an_object_that_is_
 
 
 @pytest.mark.parametrize("before", [{}, owned_by({**US, "resource": {**RESOURCE, "name": "old"}}), owned_by(OURS)])
-def test_the_annotation_with_a_single_owner_gets_the_present_name_of_the_owning_object(before: dict[str, str]) -> None:
+def test_the_owner_annotation_gets_the_present_name_of_an_object_that_is_the_only_owner(before: dict[str, str]) -> None:
     after = joined(before, "nUS", API)
     text = '{"ownerRefs":[{"operatorID":"nUS","resource":{"kind":"ProxyGroup","name":"api","uid":"u"}}]}'
     assert json.loads(after[ANNOTATION_OWNERS]) == json.loads(text)

@@ -420,7 +420,7 @@ def answer_status(raw: bytes) -> int:
 
 
 def read(raw: bytes, cuts: list[int]) -> tuple[int, str] | int:
-    """Return the length of the head at the beginning of *raw*, which comes in pieces, or its refusal."""
+    """Return the length of the first head in *raw*, which comes in pieces; 0 if it is incomplete; or its refusal."""
     seen = 0
     for end in [*sorted(min(cut, len(raw)) for cut in cuts), len(raw)]:
         try:

@@ -200,7 +200,7 @@ def test_a_request_goes_to_the_api_server_as_its_caller(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_a_caller_without_permission_is_refused_with_a_reason(case: Refusal) -> None:
+def test_a_caller_with_a_bad_name_or_a_bad_grant_is_refused_with_a_reason(case: Refusal) -> None:
     refusal = denied(case.whois, case.mode)
     assert (refusal.status, refusal.reason) == (403, case.reason)
 
@@ -345,7 +345,7 @@ EVIL = b"Origin: https://evil.example.net\r\n"
         (b"POST", b"", False),
     ],
 )
-def test_requests_of_a_browser_from_a_page_of_another_site_are_denied(
+def test_a_request_of_a_browser_from_a_page_of_another_site_is_denied_unless_it_changes_nothing(
     method: bytes, lines: bytes, is_refused: bool
 ) -> None:
     head = parse_request(method + b" / HTTP/1.1\r\nHost: a.example.org\r\n" + lines + b"\r\n")

@@ -536,7 +536,7 @@ async def test_the_body_of_a_denied_request_is_dropped_and_doesnt_reset_the_conn
     assert ground.api.heads == []
 
 
-async def test_a_connection_asks_tailscaled_who_its_caller_is_only_once_within_the_time_limit(ground: Ground) -> None:
+async def test_the_proxy_asks_tailscaled_about_the_caller_of_a_connection_once_per_time_limit(ground: Ground) -> None:
     async with ground.serving(limits=SessionLimits(whois=3600)):
         async with ground.connected() as caller:
             assert [(await caller.ask()).status for _ in range(3)] == [200] * 3

@@ -1,4 +1,4 @@
-"""Findings about an operator and a nameserver that a Pod without rights in the cluster can make."""
+"""The findings that a Pod without rights in the cluster can make about an operator and a nameserver."""
 
 import asyncio
 import socket
@@ -126,7 +126,7 @@ Answer = Callable[[bytes], bytes]
 
 @contextmanager
 def responder(answer: Answer) -> Iterator[Endpoint]:
-    """Run a server that answers one packet."""
+    """Run a server that answers one packet with the result of *answer*; yield its endpoint."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
         bound.bind(("127.0.0.1", 0))
 

@@ -19,7 +19,7 @@ Run = Callable[..., Awaitable[tuple[str | int | None, list[str]]]]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the program as the chart does. Return the exit code and the printed lines."""
+    """A function that runs the program as the chart does, and returns the exit code and the printed lines."""
 
     async def run(*arguments: str, **environment: str) -> tuple[str | int | None, list[str]]:
         monkeypatch.delenv("NAMESERVER_SERVICE_HOST", raising=False)

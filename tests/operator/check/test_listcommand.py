@@ -49,7 +49,7 @@ async def led(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> List:
-    """Run the program, and return its output."""
+    """A function that runs the program, and returns its output."""
 
     async def run(*options: str, command: str = "list") -> Printed:
         monkeypatch.setattr(sys, "argv", ["tsoperator", command, *options])

@@ -19,7 +19,7 @@ def wrong(*replicas: OperatorPod) -> list[Finding]:
     return [each for each in check_replicas("tailscale", replicas) if each.verdict != "ok"]
 
 
-def test_a_healthy_leader_and_a_healthy_standby_cause_no_finding() -> None:
+def test_a_healthy_leader_and_a_healthy_standby_cause_only_good_findings() -> None:
     served = 'tsoperator_proxies{parent="svc",ready="true"} 3.0', 'tsoperator_proxies{parent="svc",ready="false"} 0.0'
     found = [*check_replicas("tailscale", [replica(LEADS, SET_UP, *served), replica(STANDS_BY, at="b")])]
     assert [each.words for each in found] == [

@@ -163,7 +163,7 @@ UNSHOWN = ok("cluster-dns", "the cluster's DNS has a stub domain")
         ([], [UNSHOWN], [UNSHOWN]),
     ],
 )
-def test_a_fault_of_the_clusters_dns_that_both_the_leader_and_the_check_find_is_reported_once(
+def test_a_fault_that_both_the_leader_and_the_check_find_is_reported_once(
     told: list[Finding], looked: list[Finding], found: list[Finding]
 ) -> None:
     assert with_looks(told, looked) == found

@@ -36,7 +36,7 @@ TOLD = ("device_fqdn", "device_id", "device_ips", "https_endpoint", "pod_uid", "
 
 
 async def read(address: str) -> str:
-    """Return the report, or an empty report while the operator doesn't listen yet."""
+    """Return the report at *address*; an empty report while the operator doesn't listen yet."""
     try:
         async with aiohttp.ClientSession() as session, session.get(f"http://{address}/status") as response:
             return await response.text()

@@ -169,7 +169,7 @@ IGNORED = LastingWarning("IgnoredAnnotation", "misspelt", datetime(2026, 1, 1, t
         ([FAILED], [IGNORED, HELD], ("failed", "ProxyFailed", "refused; another device; misspelt", None)),
     ],
 )
-def test_a_lasting_warning_gives_a_row_the_verdict_failed_and_its_message_follows_that_of_a_false_condition(
+def test_a_row_with_a_lasting_warning_is_failed_and_shows_the_words_of_a_failed_condition_first(
     conditions: list[Object], warnings: list[LastingWarning], wanted: tuple[str | None, ...]
 ) -> None:
     service = {**egress(), "status": {"conditions": conditions}}

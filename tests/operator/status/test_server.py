@@ -1,4 +1,4 @@
-"""The report over HTTP: the Pod that serves it, and the clients that may get it."""
+"""The report over HTTP: the Pod that serves it, and the clients that are allowed to get it."""
 
 import asyncio
 import json

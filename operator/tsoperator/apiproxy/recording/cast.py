@@ -18,8 +18,8 @@ DEFAULT_SIZE: Final = Size(80, 24)
 class Cast:
     """The lines of a recording.
 
-    Each line is for a time, in *seconds* after the start. If the bytes of a character come in two pieces, the character
-    is in the line for the second piece.
+    Each line after the first is for a time, in *seconds* after the start. If the bytes of a character come in two
+    pieces, the character is in the line for the second piece.
     """
 
     def __init__(self, device: SourceDevice, session: SessionRequest, timestamp: int) -> None:

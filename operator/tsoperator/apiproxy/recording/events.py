@@ -105,7 +105,7 @@ async def _send(event: RequestEvent, dial: Dial, address: str, limits: RecorderL
 
 
 async def _supporting(dial: Dial, address: str, limits: RecorderLimits) -> Http1Connection:
-    """Return a connection to a recorder that takes events. Raises OSError and RecordingFailed."""
+    """Return a connection to the recorder at *address* if it takes events. Raises OSError and RecordingFailed."""
     connection = Http1Connection(*await dialled(dial, address, limits))
     try:
         async with asyncio.timeout(limits.probe):

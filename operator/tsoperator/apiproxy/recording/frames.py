@@ -25,9 +25,10 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The result of parsing some bytes of a session: the *forwarded* bytes must wait until the rest is recorded.
+    """The result of parsing some bytes of a session.
 
-    *outputs* are pieces of output, each with the number of its stream. *sizes* are new sizes of the terminal.
+    *outputs* are pieces of output, each with the number of its stream. *sizes* are new sizes of the terminal. We can
+    send on the *forwarded* bytes once both are recorded.
     """
 
     forwarded: bytes
@@ -69,12 +70,12 @@ class Cutter:
         return self._held
 
     def release(self) -> bytes:
-        """Return the bytes that wait for the rest of a header, and forget them. The caller parses no more bytes."""
+        """Return the bytes that wait for the rest of a header, and forget them. After this, parse no more bytes."""
         held, self._held = self._held, b""
         return held
 
     def feed(self, data: bytes) -> bytes:
-        """Return the bytes to forward: all but an incomplete header at the end. Raises BadFrames."""
+        """Parse *data*, and return the bytes to forward: all but an incomplete header at the end. Raises BadFrames."""
         buffer = self._held + data if self._held else data
         at, end = 0, len(buffer)
         while at < end:
@@ -97,7 +98,7 @@ class Cutter:
 
 
 def read_sizes(raw: bytes | bytearray) -> Sequence[Size]:
-    """Return the sizes in a message about the size of a terminal, which are JSON objects. Raises BadFrames."""
+    """Return the sizes in *raw*, a message of JSON objects about the size of a terminal. Raises BadFrames."""
     sizes = []
     try:
         text, at, decoder = raw.decode().strip(), 0, json.JSONDecoder()
@@ -112,7 +113,7 @@ def read_sizes(raw: bytes | bytearray) -> Sequence[Size]:
 
 
 def _size(value: object) -> Size:
-    """Return the size in a JSON object, whose names can be in any case, as in Go. Raises ValueError."""
+    """Return the size in the JSON object *value*, whose names can be in any case, as in Go. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError("a size isn't an object")
     fields = {name.casefold(): number for name, number in value.items()}

@@ -47,11 +47,12 @@ _MOST_OTHER: Final = 2 << 10
 _MOST_SETTINGS: Final = 600
 """The most bytes of all settings that a recorder sends. A setting has six bytes, but h2 takes 800 to remember it."""
 _LAST_PATIENCE: Final = 10
-"""After the end of the recording, we wait for the end of the answer so many times as long as for an acknowledgement."""
+"""The time limit for the end of the answer, as a multiple of that for an acknowledgement. It begins when the recording
+has ended."""
 
 
 class Acknowledgements:
-    """The body of a recorder's answer: JSON objects with `ack`. The last one can have `error` instead."""
+    """Parses the body of a recorder's answer: JSON objects with `ack`. The last one can have `error` instead."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -80,7 +81,7 @@ class Acknowledgements:
 
 
 def _look_at(value: object) -> None:
-    """Raise RecordingFailed if an object of an answer reports an error, or isn't an object."""
+    """Raise RecordingFailed if *value*, a part of an answer, reports an error or isn't a JSON object."""
     if not isinstance(value, dict):
         raise RecordingFailed("its answer is malformed")
     if value.get("error"):
@@ -275,7 +276,7 @@ class Http2Recorder:
 
 
 def _status(event: ResponseReceived) -> int:
-    """Return the status of an answer. Raises RecordingFailed."""
+    """Return the status of the answer whose head is *event*. Raises RecordingFailed."""
     for name, value in event.headers or ():
         if bytes(name) == b":status" and bytes(value).isdigit():
             return int(value)

@@ -64,7 +64,7 @@ class _Body:
         """The number of bytes of the body that have come, counted with the framing."""
 
     async def read(self) -> bytes:
-        """Return the body. Raises _Unreadable, ClientGone and BadMessage."""
+        """Return the whole body without its framing. Raises _Unreadable, ClientGone and BadMessage."""
         received, kind = self._client.received, self._head.body
         reader, body = RequestBody(kind, is_plain=True), bytearray()
         if kind.framing is Framing.LENGTH and kind.length > MOST_BODY:
@@ -143,7 +143,7 @@ class Recordings:
         return None
 
     def session(self, head: RequestHead, order: RecordingOrder, note: Note) -> SessionRecording | None:
-        """Return the recording of the session that a request opens; None if it opens none."""
+        """Return the recording of the session that a request opens; None if there is no session to record."""
         if order.session is None:
             return None
         self._counts.sessions["attempted"] += 1

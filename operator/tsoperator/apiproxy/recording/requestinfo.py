@@ -142,7 +142,7 @@ def _info(method: str, path: str, parts: Sequence[str], query: Mapping[str, Sequ
 
 
 def _session(method: str, info: RequestInfo, query: Mapping[str, Sequence[str]]) -> SessionRequest | None:
-    """Return the session that a request opens by its path; None if no session is known for the path."""
+    """Return the session that a request opens by its *method* and path; None if these open no session."""
     parts = info.parts or ()
     if info.subresource in {EXEC, ATTACH}:
         return SessionRequest(
@@ -165,7 +165,7 @@ def _session(method: str, info: RequestInfo, query: Mapping[str, Sequence[str]])
 
 
 def _is_reading(info: RequestInfo) -> bool:
-    """Tell whether a request reads a watch or the log of a Pod, which the API server sends by WebSocket, too."""
+    """Tell whether a request is for a watch or the log of a Pod. The API server sends both by WebSocket, too."""
     if info.subresource:
         return (info.api_prefix, info.resource, info.subresource, info.verb) == ("api", "pods", "log", "get")
     return info.verb == "watch"
@@ -174,7 +174,8 @@ def _is_reading(info: RequestInfo) -> bool:
 def _kubelet_session(parts: Sequence[str], query: Mapping[str, Sequence[str]]) -> SessionRequest | None:
     """Return the session that a request to a kubelet opens, by a path such as `exec/<namespace>/<pod>/<container>`.
 
-    The API server resolves ``.`` and ``..`` in that path, which can't lead out of the kubelet's paths.
+    Return None if the path opens no session. The API server resolves ``.`` and ``..`` in the path, which can't lead out
+    of the kubelet's paths.
     """
     match _cleaned(parts):
         case ["exec" | "attach" as kind, namespace, pod, *_, container]:

@@ -96,7 +96,10 @@ class SessionRecording:
             raise
 
     async def begin(self) -> Upload | None:
-        """Begin the recording. If it has failed, return None, or raise RecordingFailed if the recording is enforced."""
+        """Begin the recording, and return its upload; None if the recording has failed.
+
+        Raises RecordingFailed instead if the recording fails now and is enforced.
+        """
         if self._failure:
             return None
         try:

@@ -172,6 +172,6 @@ def _unmasked(piece: bytes, mask: bytes) -> tuple[bytes, bytes]:
 
 
 def _server_frame(first: int, payload: bytes) -> bytes:
-    """Return a frame with a *payload* of less than 64 KiB."""
+    """Return a frame whose first byte is *first*, with a *payload* of less than 64 KiB."""
     length = len(payload)
     return bytes([first, length] if length < 126 else [first, 126, *length.to_bytes(2)]) + payload

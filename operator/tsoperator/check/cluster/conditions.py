@@ -8,7 +8,10 @@ from tsoperator.status.conditions import UNNAMED, Grade, ingress_name, judge, ou
 
 
 def check_conditions(objects: Iterable[Object]) -> Iterator[Finding]:
-    """Yield a finding for each of *objects* that isn't served, according to a condition of the operator."""
+    """Yield a finding for each of *objects* that isn't served, according to a condition of the operator.
+
+    If there is no such object, yield one finding with the number of objects that are served.
+    """
     told = wrong = 0
     for obj in objects:
         conditions = ours(obj)
@@ -30,7 +33,7 @@ def check_conditions(objects: Iterable[Object]) -> Iterator[Finding]:
 def check_ingresses(ingresses: Iterable[Object], ingress_class: str) -> Iterator[Finding]:
     """Yield a finding for each Ingress of the operator's class that has no name in its status.
 
-    Ingresses have no conditions.
+    If all of them have a name, yield one finding with their number. Ingresses have no conditions.
     """
     of_class = [each for each in ingresses if (each.get("spec") or {}).get("ingressClassName") == ingress_class]
     wrong = [key_of(each) for each in of_class if not ingress_name(each)]

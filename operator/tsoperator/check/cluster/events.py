@@ -31,8 +31,8 @@ _OF_CONDITIONS: Final = """
 OF_CONDITIONS: Final = frozenset(_OF_CONDITIONS.split())
 """The reasons of conditions that are False or Unknown, as docs/conditions.md lists them.
 
-We leave out Warnings with these reasons, because the condition shows whether the fault is still there. The list doesn't
-have the reasons that an Event can have although no condition shows them.
+We leave out a Warning with one of these reasons if its object has conditions, because they show whether the fault is
+still there. The list doesn't have the reasons that an Event can have although no condition shows them.
 """
 
 WARNINGS: Final = f"type=Warning,reportingComponent={COMPONENT}"

@@ -73,7 +73,7 @@ Value = TypeVar("Value")
 
 
 def _slim(obj: Object) -> Object:
-    """Return a user's object with only the fields that checks need, to save memory if there are many."""
+    """Return *obj*, a user's object, with only the fields that checks need. This saves memory if there are many."""
     kept = ("namespace", "name", "uid", "creationTimestamp", "deletionTimestamp")
     metadata = {name: obj["metadata"][name] for name in kept if name in obj["metadata"]}
     tailnet = (obj.get("spec") or {}).get("tailnet", "")
@@ -101,8 +101,8 @@ class BadCredentials(CannotLook):
 class Control:
     """The control server's answers about the operator's own tailnet.
 
-    *findings* say whether the tailnet is set up for the operator. *devices* are the devices of the tailnet; None if the
-    control server doesn't let us list them.
+    *findings* say whether the tailnet is set up for the operator. *devices* are the devices of the tailnet; None if we
+    can't list them, which a finding says.
     """
 
     findings: Findings
@@ -182,7 +182,7 @@ class ClusterReader:
         )
 
     async def _managed(self, resource: Resource, slim: Callable[[Object], Object] = lambda obj: obj) -> list[Object]:
-        """Return the objects of *resource* that the operator has made for proxies, each reduced by *slim*."""
+        """Return the objects of *resource* that the operator has made in its namespace, each reduced by *slim*."""
         found = [await self._client.list(resource, self._namespace, each, slim=slim) for each in _MANAGED]
         return [obj for each in found for obj in each.items]
 
@@ -258,7 +258,7 @@ class ClusterReader:
         return Credentials(await self._secret_value(id_), SecretStr(await self._secret_value(secret)))
 
     async def _secret_value(self, key: SecretKey) -> str:
-        """Return the text under a key of a Secret. Raises BadCredentials."""
+        """Return the text that a Secret has under *key*. Raises BadCredentials."""
         try:
             data = (await self._client.get(SECRET, key.secret)).get("data") or {}
             return base64.b64decode(data[key.name]).decode().strip()

@@ -103,7 +103,7 @@ class Installed:
         return bool(self._env.get("PROXY_DEFAULT_CLASS"))
 
     def secret_key(self, variable: str) -> SecretKey | None:
-        """Return the key of a Secret that is mounted at the path in the environment *variable*; None if none is."""
+        """Return the Secret and the key behind the path in the environment *variable*; None if no Secret is there."""
         path = self._env.get(variable, "")
         folder, _, file = path.rpartition("/")
         mounted = (each["name"] for each in self._container.get("volumeMounts") or () if each["mountPath"] == folder)
@@ -149,7 +149,7 @@ class Installed:
 
 
 def find_installed(namespace: str, deployments: Iterable[Object]) -> Installed | None:
-    """Return the operator among the *deployments* of *namespace*; None if it isn't there."""
+    """Return the operator among the *deployments* of *namespace*; None if it isn't among them."""
     for each in deployments:
         template = each["spec"]["template"].get("metadata") or {}
         if (template.get("labels") or {}).get(LABEL_OPERATOR) == OPERATOR and not is_deleting(each):

@@ -80,7 +80,7 @@ def webhook_services(configurations: Iterable[Object]) -> set[Key]:
 
 
 def has_ready_endpoint(slices: Iterable[Object]) -> bool:
-    """Tell whether one of the EndpointSlices of a Service has an endpoint that is ready."""
+    """Tell whether one of *slices*, the EndpointSlices of a Service, has an endpoint that is ready."""
     endpoints = (endpoint for each in slices for endpoint in each.get("endpoints") or ())
     return any((each.get("conditions") or {}).get("ready", True) for each in endpoints)
 
@@ -97,13 +97,13 @@ def _unanswered_finding(configuration: Object, webhook: str, service: Key, conce
 
 
 def _service(webhook: Object) -> Key | None:
-    """Return the Service that a webhook calls; None if it calls a URL, which we can't look at."""
+    """Return the Service that *webhook* calls; None if it calls a URL, which we can't look at."""
     service = (webhook.get("clientConfig") or {}).get("service")
     return Key(service["namespace"], service["name"]) if service else None
 
 
 def _intercepted_writes(webhook: Object) -> list[str]:
-    """Return the resources that the operator writes, if the API server asks *webhook* about writes of them."""
+    """Return the resources that the operator writes, and whose writes *webhook* checks."""
     found: set[str] = set()
     for rule in webhook.get("rules") or ():
         if set(rule.get("operations") or ()) <= {"CONNECT"}:
@@ -115,7 +115,7 @@ def _intercepted_writes(webhook: Object) -> list[str]:
 
 
 def _matches(plural: str, patterns: Iterable[str]) -> bool:
-    """Tell whether a resource or subresource matches one of the *patterns* in a rule of a webhook."""
+    """Tell whether *plural*, a resource or subresource, matches one of the *patterns* in a rule of a webhook."""
     resource, _, subresource = plural.partition("/")
     fitting = {plural, "*/*"}
     fitting |= {f"{resource}/*", f"*/{subresource}"} if subresource else {"*", f"{resource}/*"}

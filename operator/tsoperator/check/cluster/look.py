@@ -123,7 +123,7 @@ async def _warnings(target: _Target) -> Iterable[Finding]:
 
 
 class _Part(NamedTuple):
-    """A part of a look: its function, the *check* that its findings name, and *words* that show it to the user."""
+    """A part of a look: its function, the *check* that its findings name, and its name in *words* for the user."""
 
     check: str
     words: str
@@ -191,7 +191,7 @@ async def _look(target: _Target, progress: Progress, parts: Iterable[_Part]) -> 
 
 
 async def _findings_in_time(target: _Target, part: _Part) -> list[Finding]:
-    """Return the findings of *part*, or one finding that we could not look at it or that it took too long."""
+    """Return the findings of *part*, or else one finding that says why we could not look at this part."""
     check, words = part.check, part.words
     try:
         async with asyncio.timeout(_PART_SECONDS):

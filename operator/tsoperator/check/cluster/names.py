@@ -118,7 +118,7 @@ def _stub_domain(names: NameResolution, zone: str, addresses: Sequence[str], dns
 
 
 def is_dns_config(configmap: Object) -> bool:
-    """Tell whether the cluster's DNS reads *configmap*, and not just NodeLocal DNSCache, the cache on each node."""
+    """Tell whether *configmap* is for the cluster's DNS itself, not for NodeLocal DNSCache, a cache on each node."""
     name = key_of(configmap).name
     if name.startswith(NODE_CACHES):
         return False

@@ -67,7 +67,7 @@ def check_devices(proxies: ProxyObjects, devices: Mapping[str, Mapping[str, Devi
 
 
 def pod_problem(pod: Object) -> str:
-    """Return why a Pod isn't ready; empty if it is."""
+    """Return why *pod* isn't ready; empty if it is ready."""
     status = pod.get("status") or {}
     conditions = {each["type"]: each for each in conditions_of(pod)}
     if is_deleting(pod):

@@ -42,7 +42,7 @@ EVENT = b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
 def answering(raw: bytes) -> Dial:
-    """Return a function that opens a connection. Its other end has sent *raw*, and sends nothing more."""
+    """Return a function that opens a connection, whose other end has sent *raw* and sends nothing more."""
 
     async def dial(_: str) -> tuple[SocketStream, bytes]:
         ours, theirs = socket.socketpair()

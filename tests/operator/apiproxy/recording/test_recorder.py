@@ -98,7 +98,7 @@ async def test_small_pieces_of_a_recording_are_sent_in_one_frame(tailnet: Record
     assert recorder.frames == [*[FRAME] * 3, 50, *[FRAME] * 3]
 
 
-async def test_a_recorder_gets_a_small_output_such_as_that_for_a_key_press_soon(tailnet: Recordings) -> None:
+async def test_a_recorder_soon_gets_a_small_output_such_as_that_for_a_key_press(tailnet: Recordings) -> None:
     recorder = await tailnet.have(Recorder())
     async with tailnet.upload() as upload:
         start = time.monotonic()
@@ -229,7 +229,7 @@ async def test_a_slow_recorder_makes_the_writer_of_a_recording_wait(tailnet: Rec
         filling.cancel()
 
 
-async def test_an_upload_can_last_longer_than_the_time_limit_for_an_acknowledgement_while_acknowledgements_come(
+async def test_an_upload_with_timely_acknowledgements_can_last_longer_than_the_limit_for_one_acknowledgement(
     tailnet: Recordings,
 ) -> None:
     recorder = await tailnet.have(Recorder())

@@ -108,7 +108,7 @@ async def hurried(ground: Ground) -> AsyncIterator[Sessions]:
 
 
 class Protocol(NamedTuple):
-    """A session by one protocol: the bytes of the client and of the API server, and which output is in them."""
+    """A session by one protocol: the bytes that the client sends, and the API server's frames with *outputs*."""
 
     upgrade: str
     opening: bytes
@@ -443,7 +443,9 @@ LONG = 3 * (1 << 20) + 1
 
 
 @pytest.mark.parametrize("length", [f"Content-Length: {LONG}", "Transfer-Encoding: chunked"])
-async def test_a_request_with_a_body_that_is_too_long_is_not_recorded(sessions: Sessions, length: str) -> None:
+async def test_a_request_with_a_body_that_is_too_long_is_refused_or_is_recorded_without_the_body(
+    sessions: Sessions, length: str
+) -> None:
     head = f"PUT {POD} HTTP/1.1\r\nHost: k8s\r\n{length}\r\n\r\n".encode()
     body = b"x" * LONG if "Length" in length else b"%x\r\n%b\r\n0\r\n\r\n" % (LONG, b"x" * LONG)
     sessions.ground.api.scripts[POD] = lambda peer, _: peer.answer(str(len(peer.read_exactly(LONG))).encode())
@@ -477,7 +479,9 @@ async def test_bodies_of_one_device_that_wait_for_a_recorder_leave_room_for_bodi
                 assert (await other.answer()).status == 200
 
 
-async def test_a_request_that_is_recorded_is_refused_if_the_framing_of_its_body_is_too_long(sessions: Sessions) -> None:
+async def test_a_request_that_must_be_recorded_is_refused_if_the_framing_of_its_body_is_too_long(
+    sessions: Sessions,
+) -> None:
     sessions.grant(enforced=True, events=True)
     chunk = b"1;" + b"x" * 240 + b"\r\na\r\n"
     async with sessions.ground.connected() as caller:

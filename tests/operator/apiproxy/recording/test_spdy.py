@@ -109,7 +109,7 @@ def test_the_parser_finds_the_same_streams_and_terminal_sizes_however_the_bytes_
     assert streams == SpdyStreams({1}, {3}, {5})
 
 
-def test_control_frames_of_a_client_that_have_no_headers_are_forwarded_unchanged() -> None:
+def test_control_frames_without_headers_from_a_client_are_forwarded_unchanged() -> None:
     frames = (
         "80030003 00000008 00000001 00000005 80030004 00000004 00000000 80030004 0000000c 00000001 00000004 00000064"
         "80030006 00000004 00000001 80030007 00000008 00000001 00000000 80030009 00000008 00000001 00001000"

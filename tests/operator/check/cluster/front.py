@@ -1,4 +1,4 @@
-"""A server in front of a simulated cluster, for the requests of a check that the simulated API server doesn't know."""
+"""A server in front of a simulated cluster, for those requests of a check that its API server doesn't know."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -70,7 +70,7 @@ async def unscope(front: Front) -> None:
 
 
 async def unscope_services(front: Front) -> None:
-    """Make a ProxyGroup of type ingress, and take the scope that it needs from the operator's credentials."""
+    """Remove the scope for Tailscale Services from the credentials, and create a ProxyGroup that needs it."""
     front.world.control.scopes.remove("services")
     await front.world.apply(proxy_group(type="ingress"))
 
@@ -190,7 +190,7 @@ async def test_a_check_finds_exactly_the_fault_that_exists(
     assert words in found[0].words
 
 
-async def test_an_old_pod_of_the_operator_can_lead_until_it_ends_while_the_new_pods_stand_by(front: Front) -> None:
+async def test_a_check_finds_no_fault_if_an_old_pod_of_the_operator_leads_until_it_ends(front: Front) -> None:
     old = (await pods(front.world))[0]
     await front.world.change(old, {"metadata": {"finalizers": ["example.org/hold"]}})
     await front.world.delete(old)

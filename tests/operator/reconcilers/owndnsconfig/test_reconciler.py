@@ -93,7 +93,7 @@ async def test_a_dnsconfig_without_the_operators_label_belongs_to_the_user_and_s
 
 
 @pytest.mark.simulated
-async def test_the_log_warns_of_a_dnsconfig_that_the_operator_cannot_delete_until_the_user_takes_it(
+async def test_the_warning_of_a_dnsconfig_that_the_operator_cannot_delete_ends_when_a_user_removes_our_label(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator")

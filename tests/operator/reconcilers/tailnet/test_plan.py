@@ -115,7 +115,7 @@ def test_a_deleted_tailnet_is_released_when_no_object_names_the_tailnet() -> Non
     assert (made, plans.refusal(made)) == (Plan(release=FINALIZER), "")
 
 
-def test_a_refused_write_on_a_tailnet_is_reported_by_an_event_and_tried_again() -> None:
+def test_a_write_on_a_tailnet_object_that_the_api_server_refuses_causes_an_event_and_is_tried_again() -> None:
     error = ValueError("403")
     notes = [Note("Warning", "TailnetInvalid", "no status for you")]
     assert plans.failed(tailnet(), Refusal("no status for you", error=error)) == Plan(notes=notes, error=error)

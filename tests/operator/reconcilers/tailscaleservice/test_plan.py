@@ -160,7 +160,7 @@ def test_a_tailscale_service_that_does_not_suit_its_claim_is_deleted_only_if_it_
     assert plan(observed(live, holder, certificate=CERTIFICATE, is_left_over=is_left_over)).steps == steps
 
 
-def test_a_group_that_offers_the_kubernetes_api_is_the_only_owner_of_its_tailscale_service() -> None:
+def test_the_operator_names_a_group_of_type_kube_apiserver_as_the_only_owner_of_its_tailscale_service() -> None:
     made = service(OURS, other={"comment": COMMENT}, addresses=())
     assert writes(plan(observed(None, kapi()))) == [PutService("", observed().owner, made, None)]
     before = service({**US, "resource": {**RESOURCE, "name": "old"}})
