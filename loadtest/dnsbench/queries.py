@@ -36,9 +36,9 @@ class Hostile(StrEnum):
 
 
 class Mix(NamedTuple):
-    """A mix of queries: the number of names that the server has, and the share of each sort.
+    """A mix of queries: the number of names that the server has, and the shares of the sorts below.
 
-    All other queries are hits.
+    The rest of the queries are hits without a cookie.
     """
 
     names: int

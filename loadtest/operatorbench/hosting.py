@@ -77,7 +77,7 @@ class AtOnce:
         return await self.watched.leave_alone(self.load.idle_seconds)
 
     async def _counted(self, act: Callable[[], Awaitable[Step]]) -> tuple[Step, Counter[str]]:
-        """Return the figures of the step that *act* measures, and the calls of the control server's API during it."""
+        """Run *act*, which measures a step. Return the figures, and the number of requests to the control server."""
         before = await self.keeper.calls()
         step = await act()
         return step, await self.keeper.calls() - before

@@ -158,7 +158,7 @@ def test_an_upgrade_from_the_go_operator_to_ours_changes_no_group_of_api_server_
 def back(ours: Stage, admin: Admin) -> Stage:
     """A rollback to the Go operator by `helm rollback`.
 
-    The Go operator also gets the group that our operator has made.
+    After it, the Go operator reconciles both groups: the one that it made, and the one that our operator made.
     """
     bed = admin.cluster.bed
 

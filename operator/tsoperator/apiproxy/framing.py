@@ -82,7 +82,7 @@ class AnswerBody:
 
 
 class _Counter:
-    """Counts the bytes of a body of *length* bytes; -1 means that the body lasts until the end of the connection."""
+    """Counts the bytes of a body. A *length* of -1 means that the body lasts until the end of the connection."""
 
     def __init__(self, length: int) -> None:
         self._left = length

@@ -24,9 +24,9 @@ def awaits_approval(hosting: Hosting) -> bool:
 
 
 def lacks_approval(hosting: Hosting) -> bool:
-    """Tell whether the operator knows of no proxy of the group that is approved as a host.
+    """True if no proxy of the group is approved as a host, as far as the operator knows.
 
-    That is also true while the operator hasn't read the hosts yet.
+    So it is also true while the operator hasn't read the hosts yet.
     """
     return not any(host.is_approved for host in _hosts(hosting))
 

@@ -104,7 +104,7 @@ def slim_hosting(configmap: Object) -> Object:
 
 
 def is_sound(configmap: Object, name: str) -> bool:
-    """Tell whether a *slim* ingress ConfigMap has a document under the key *name*, and all of it can be read."""
+    """Tell whether the document under the key *name* of a slim ingress ConfigMap exists and can be read completely."""
     return name in (configmap.get(_SOUND) or ())
 
 

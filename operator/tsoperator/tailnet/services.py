@@ -434,7 +434,7 @@ def _facts(service: TailscaleService) -> tuple[object, ...]:
 
 
 def _hint(service: TailscaleService) -> str | None:
-    """Return the annotation with the owners of *service*; None if it has none, or if its annotations aren't known."""
+    """Return the annotation with the owners of *service*; None if it isn't there, or if no annotations are known."""
     return (service.annotations or {}).get(ANNOTATION_OWNERS)
 
 

@@ -138,7 +138,11 @@ def switched(protocol: str) -> bytes:
 
 
 class Ending(NamedTuple):
-    """The framing of an answer of 10 MB."""
+    """The way in which an answer of 10 MB shows where its body ends.
+
+    *head* is the head of the answer. *before* and *after* are the bytes around the body. *upgrade* has the header lines
+    by which the request asks for an upgrade.
+    """
 
     head: bytes
     before: bytes = b""

@@ -259,7 +259,9 @@ async def test_a_newly_registered_tailnet_replaces_a_tailnet_of_the_same_name(cl
     assert lab.tailnets.at(LAB) is twin
 
 
-async def test_an_error_while_the_operators_own_tailnet_is_followed_is_raised(sim: ClusterSim, client: KubeClient) -> None:
+async def test_an_error_while_the_operators_own_tailnet_is_followed_is_raised(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     async with tailnet_client(sim.control, sim.control_url) as opened:
         own = tailnet_of(opened, client, Cache([]), settings(), pace=QUICK)
 

@@ -165,7 +165,10 @@ def _session(method: str, info: RequestInfo, query: Mapping[str, Sequence[str]])
 
 
 def _is_reading(info: RequestInfo) -> bool:
-    """Tell whether a request is for a watch or the log of a Pod. The API server sends both by WebSocket, too."""
+    """Tell whether a request is for a watch, or for the log of a Pod.
+
+    The API server can send both by WebSocket, so an upgrade of such a request opens no session.
+    """
     if info.subresource:
         return (info.api_prefix, info.resource, info.subresource, info.verb) == ("api", "pods", "log", "get")
     return info.verb == "watch"
