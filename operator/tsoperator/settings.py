@@ -206,7 +206,7 @@ def resolv_conf() -> str:
 
 
 def cluster_domain(resolv_conf: str, namespace: str) -> str:
-    """Return the cluster's domain in the search path of a Pod's *resolv_conf*; ``cluster.local`` if it isn't there."""
+    """Return the cluster's domain, from the search path in a Pod's *resolv_conf*; ``cluster.local`` if it has none."""
     search: list[str] = []
     for line in resolv_conf.splitlines():
         words = line.partition("#")[0].split()
@@ -240,7 +240,8 @@ def _read(path: Path) -> str:
 def _as_ours(given: Mapping[str, str], warnings: list[str]) -> Mapping[str, str]:
     """Return *given* with our spelling in place of each value that only the Go operator accepts.
 
-    Add a warning to *warnings* for each value that is replaced, and for a variable with an old name.
+    Add a warning to *warnings* for each value that is replaced, and one if the variable AUTH_PROXY is set, which is the
+    old name of a setting.
     """
     ours = {**given}
     for name in ("OPERATOR_DEFAULT_LOAD_BALANCER", "OPERATOR_SHARED_ACME_ACCOUNT_KEY", "AUTH_PROXY"):
@@ -434,9 +435,9 @@ def _boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def _address(environ: Mapping[str, str], name: str, default: str) -> str:
-    """Return the address in the variable *name*.
+    """Return the address in the variable *name*; *default* if the variable is unset. Raises InvalidSetting.
 
-    An empty variable turns the endpoint off; an unset one means *default*.
+    An empty address is valid. It turns off the server that would listen at the address.
     """
     value = environ.get(name, default).strip()
     host, colon, port = value.rpartition(":")

@@ -109,8 +109,8 @@ def _of_cluster() -> Iterator[Source]:
 def _ours(namespace: str) -> Iterator[Source]:
     """Yield Sources of our own objects in the operator's *namespace*, except for Services and EndpointSlices.
 
-    Also yield the Sources of the metadata of users' Secrets there, and of the chart's ServiceAccount for API server
-    proxies.
+    Also yield the Sources of two sorts of objects in *namespace* that aren't ours: the metadata of users' Secrets, and
+    the chart's ServiceAccount for API server proxies.
     """
     managed = f"{LABEL_MANAGED}={MANAGED}"
     owned = {BY_OWNER: within(namespace, by_owner)}

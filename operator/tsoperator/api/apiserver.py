@@ -29,7 +29,10 @@ def modes_error(mode: str, old: str) -> str:
 
 
 def device_secret_error(name: str) -> str:
-    """Say why the Secret called *name* can't hold the state of an API server proxy's device; empty if it can."""
+    """Say why the Secret called *name* can't hold the state of an API server proxy's device.
+
+    Return an empty text if the Secret can hold it.
+    """
     if not name:
         return (
             "OPERATOR_SECRET is not set, and the API server proxy keeps its device there: give the name of a Secret in "

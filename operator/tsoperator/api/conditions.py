@@ -44,18 +44,19 @@ def is_true(obj: Object, type_: str) -> bool:
 
 
 def status_with(obj: Object, *wanted: Object) -> Object:
-    """Return the status of *obj* with each *wanted* condition in place of the one of its type, or at the end.
+    """Return the status of *obj* with the *wanted* conditions, each in place of the old condition of the same type.
 
-    The time of a condition is empty if the condition is new or its status changes.
+    A wanted condition without an old one comes at the end. The time of a wanted condition is empty if there is no old
+    one, or if the old one has another status.
     """
     return {**(obj.get("status") or {}), "conditions": set_condition(conditions_of(obj), wanted, now="")}
 
 
 def set_condition(conditions: Sequence[Object], wanted: Iterable[Object], now: str) -> list[Object]:
-    """Return *conditions* with each *wanted* condition in place of the one of its type, or at the end.
+    """Return *conditions* with the *wanted* ones, each in place of the old condition of the same type.
 
-    *now* is the time of a change, in RFC 3339 with whole seconds. A condition whose status stays the same keeps its
-    old time.
+    A wanted condition without an old one comes at the end. *now* is the time of a change, in RFC 3339 with whole
+    seconds. A condition whose status stays the same keeps its old time.
     """
     merged = {existing["type"]: existing for existing in conditions}
     for new in wanted:

@@ -64,7 +64,8 @@ class Column:
 class Definition:
     """The parts from which we make the CRD of one kind, and the types of the *conditions* of the kind's objects.
 
-    The *conditions* say whether an object is served. A condition comes before those that are false because of it.
+    The *conditions* say whether an object is served. They are sorted from causes to effects: if one condition is false
+    because another one is false, the other one comes first.
     """
 
     resource: Resource
@@ -271,8 +272,8 @@ def _structural(node: Object, definitions: Mapping[str, Object]) -> Object:
 def _resolved(node: Object, definitions: Mapping[str, Object]) -> Object:
     """Return the schema *node* with a definition in place of its reference, and a type in place of an optional type.
 
-    An optional type is an ``anyOf`` of one type and ``null``. Keywords of *node* itself take precedence over those of
-    the definition or the type.
+    *definitions* has the definitions by name. An optional type is an ``anyOf`` of one type and ``null``. Keywords of
+    *node* itself take precedence over those of the definition or the type.
     """
     choices = [choice for choice in node.get("anyOf", ()) if choice != {"type": "null"}]
     if "$ref" in node:

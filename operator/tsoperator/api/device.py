@@ -18,9 +18,9 @@ _Words = Annotated[tuple[str, ...], BeforeValidator(lambda value: value or ())]
 class Device:
     """A device. *node_id* is its stable ID. If the device is that of a proxy, the proxy writes this ID to its Secret.
 
-    From Headscale, *name* is the short name, and *last_seen* and *connected* are None. An *external* device belongs to
-    another tailnet, which shares it with this one. This is a dataclass, because tens of thousands of models would take
-    too much memory.
+    If the control server is Headscale, *name* is the short name, and *last_seen* and *connected* are None. A tailnet's
+    list of devices also has the devices that other tailnets share with this tailnet: they are *external*. This class is
+    a dataclass, because tens of thousands of models would take too much memory.
     """
 
     # Headscale's IDs look like numbers, so JSON can have them as numbers.
@@ -61,7 +61,7 @@ def domain_of(name: str) -> str:
 def lookup_names(device: Device) -> frozenset[str]:
     """Return all names by which *device* is looked up.
 
-    These are its MagicDNS name and its addresses, and the first label of the name if the device is in this tailnet.
+    These are its MagicDNS name, its addresses and, unless the device is external, the first label of its name.
     """
     label = () if device.external else (device.short_name.lower(),)
     return frozenset({lookup_name(device.name), *map(lookup_name, device.addresses), *label})

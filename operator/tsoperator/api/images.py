@@ -42,9 +42,9 @@ def image_error(image: str) -> str | None:
 
 
 def _split(repository: str) -> tuple[str, str]:
-    """Return the registry of *repository*, and the path of *repository* in it.
+    """Return the registry of *repository*, and the path of *repository* in this registry.
 
-    The text before the first slash is a registry only if it looks like a host.
+    The text before the first slash is a registry only if it looks like a host. Without one, the registry is docker.io.
     """
     first, slash, rest = repository.partition("/")
     if slash and (first == "localhost" or first != first.lower() or not {".", ":"}.isdisjoint(first)):

@@ -1,7 +1,7 @@
 """Rules of Kubernetes for labels and annotations, and values that are cut to fit them.
 
-A rule returns lines for a condition, which say what is wrong and how to fix it. It returns no lines if nothing is
-wrong.
+A rule returns lines for the message of a condition. Each line says what is wrong and how to fix it. A rule returns no
+lines if nothing is wrong.
 """
 
 import hashlib

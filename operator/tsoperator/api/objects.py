@@ -201,7 +201,7 @@ def generation_of(obj: Object) -> int:
 
 
 def by_age(obj: Object) -> tuple[str, Key]:
-    """Return the value of *obj* that sorts objects from the oldest to the newest, and those of one age by key."""
+    """Return a value to sort objects by: older objects come first, and objects of the same age are sorted by key."""
     return obj["metadata"].get("creationTimestamp", ""), key_of(obj)
 
 

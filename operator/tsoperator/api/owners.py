@@ -89,10 +89,10 @@ def sole_owner(service: TailscaleService, operator_id: str) -> tuple[str, str] |
 
 
 def joined(annotations: Mapping[str, str], operator_id: str, owner: SoleOwner | None = None) -> dict[str, str]:
-    """Return the *annotations* of a Tailscale Service with our operator among the owners.
+    """Return the *annotations* of a Tailscale Service with our operator, *operator_id*, among the owners.
 
-    Without an *owner*, our operator comes after the existing owners, unless it is one of them already. With an *owner*,
-    which is an object of our operator, our operator with this object replaces all existing owners.
+    Without an *owner*, our operator is added at the end of the owners, unless it is among them already. An *owner* is
+    an object in our operator's cluster: this object becomes the only owner, and all existing owners are removed.
     """
     found = _references(annotations) or []
     if owner is not None:
@@ -107,7 +107,7 @@ def joined(annotations: Mapping[str, str], operator_id: str, owner: SoleOwner | 
 
 
 def left(annotations: Mapping[str, str], operator_id: str) -> dict[str, str]:
-    """Return the *annotations* of a Tailscale Service without the operator with the ID *operator_id* as an owner."""
+    """Return the *annotations* of a Tailscale Service after the operator *operator_id* is removed from the owners."""
     found = _references(annotations) or []
     return {**annotations, ANNOTATION_OWNERS: _written([each for each in found if not _is_of(each, operator_id)])}
 

@@ -37,7 +37,7 @@ def clients_place(url: str) -> str:
 def tag_owners(tags: Sequence[str], owners: Sequence[str] = ()) -> str:
     """Return the lines of a policy that let an OAuth client give *tags* to devices.
 
-    *owners* are the tags of the client.
+    *owners* are the tags of the client, which own *tags*. Without *owners*, the operator's default tag owns *tags*.
     """
     owning = [*owners] or [OPERATOR_TAG]
     lines: dict[str, list[str]] = {owner: [] for owner in owning}

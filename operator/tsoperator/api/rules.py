@@ -1,7 +1,7 @@
 """Rules for names: functions that form the names of children, and functions that check values which a user wrote.
 
-A rule on user input returns ``None`` if the input is valid. Otherwise it returns one line for a condition, which says
-what is wrong and how to fix it.
+A rule on user input returns ``None`` if the input is valid. Otherwise it returns one line for the message of a
+condition. The line says what is wrong and how to fix it.
 """
 
 import base64

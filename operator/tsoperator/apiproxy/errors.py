@@ -2,10 +2,10 @@
 
 ApiProxyError
 ├── MalformedProxyHeader  the connection begins with no PROXY header that we accept: close it without an answer
-├── CallerUnknown         tailscaled doesn't say who the caller is, or doesn't answer: 500
+├── CallerUnknown         tailscaled doesn't know the caller, answers with an error, or doesn't answer: 500
 ├── ApiServerUnreachable  no connection to the API server, or no answer of it: 502
 ├── ClientGone            the client has broken off the connection, or is silent for too long: close it
-├── BadWhoIs              tailscaled's answer doesn't say who the caller is: 500
+├── BadWhoIs              tailscaled's description of the caller can't be read: 500
 ├── BadFrames             the frames of a recorded session are malformed: end the session
 ├── RecordingFailed       a recorder can't be reached, or refuses or loses a recording: end what must be recorded
 └── BadMessage            HTTP that we refuse: its status goes to the client, and the connection is closed
@@ -27,7 +27,10 @@ class MalformedProxyHeader(ApiProxyError):
 
 
 class CallerUnknown(ApiProxyError):
-    """An error: tailscaled doesn't say who the caller is. *reason* is a short word for the metrics."""
+    """An error: tailscaled doesn't know the caller, answers with an error, or doesn't answer.
+
+    *reason* is a short word for the metrics.
+    """
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)

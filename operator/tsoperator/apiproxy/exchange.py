@@ -1,8 +1,8 @@
 """One request and its answer, or the bytes of an upgraded connection.
 
-While the answer is forwarded, a second task (the pump) reads from the client: the rest of the request, then the
-beginning of the next request, or the client's end. So the proxy notices that a client goes away during a watch, and
-ends the watch.
+While the proxy forwards the answer, a second task (the pump) reads from the client: first the rest of the request, and
+after that the beginning of the next request. So the pump notices if a client closes its connection during a watch, and
+the proxy ends the watch.
 """
 
 import asyncio
@@ -31,16 +31,20 @@ chunks, which take a while to parse."""
 
 @dataclass(frozen=True, slots=True)
 class GoesOn:
-    """Whether each connection can carry another request: that of the *client*, and that to the API *server*."""
+    """Whether each of two connections can carry another request.
+
+    *client* is about the connection of the client, and *server* about the connection to the API server.
+    """
 
     client: bool
     server: bool
 
 
 class Exchange:
-    """The exchange of one request for its answer.
+    """Forwards one *request* of *client* to the API *server*, and the answer back to the client.
 
-    Once one side has said that it sends no more, the exchange ends as soon as no byte has come for *patience* seconds.
+    After one side has said that it sends no more, the exchange ends as soon as the other side has been silent for
+    *patience* seconds. *recording* is that of the session which the request opens; None if we record no session.
     """
 
     def __init__(
@@ -75,9 +79,9 @@ class Exchange:
     async def run(self, head: bytes) -> GoesOn:
         """Send the *head* of the request and its body, and forward the answer.
 
-        Raises ApiServerUnreachable, BadMessage and ClientGone. If one side has ended and no byte has come for
-        *patience* seconds, raises ClientGone, too. Raises RecordingFailed if a session must be recorded but can't be,
-        and BadFrames if the frames of a recorded session are malformed.
+        Raises ApiServerUnreachable and BadMessage. Raises ClientGone if the client has gone, or if one side has ended
+        and the other side has been silent for *patience* seconds. Raises RecordingFailed if a session must be recorded
+        but can't be, and BadFrames if the frames of a recorded session are malformed.
         """
         await self._to_server(head)
         failure: ApiProxyError | None = None
@@ -126,7 +130,11 @@ class Exchange:
         self._is_sent = True
 
     async def _forward_answer(self, pump: "asyncio.Task[None]", group: asyncio.TaskGroup) -> GoesOn:
-        """Forward interim answers and the answer, or an upgraded connection. Raises the errors that `run` raises."""
+        """Forward all interim answers, and after them the answer, or the bytes of an upgraded connection.
+
+        *pump* reads from the client until the connection is upgraded. The tasks for an upgraded connection are added
+        to *group*. Raises the errors that `run` raises.
+        """
         while (answer := await self._answer_head()).is_interim:
             await self._client.send(answered(answer, closes=False))
             await asyncio.sleep(0)  # many interim answers at once mustn't keep other tasks waiting
@@ -152,7 +160,10 @@ class Exchange:
         return parse_answer(raw, self._request.method, self._request.upgrade)
 
     async def _forward_answer_body(self, answer: AnswerHead, *, closes: bool) -> bool:
-        """Forward the head and the body of the answer, and tell whether the API server sent nothing after the body."""
+        """Forward the head and the body of the answer, and tell whether the API server sent nothing after the body.
+
+        With *closes*, the head tells the client that the connection ends with this answer.
+        """
         body = AnswerBody(answer.body)
         data, self._from_server = bytes(self._from_server), bytearray()
         used = body.feed(data[:_PIECE])
@@ -204,7 +215,7 @@ class Exchange:
             return  # the API server is gone; bytes that it sent before are still forwarded
 
     async def _begin_recording(self, group: asyncio.TaskGroup) -> None:
-        """Begin the recording of a session. Raises RecordingFailed."""
+        """Begin the recording, if the session has one, with its tasks in *group*. Raises RecordingFailed."""
         if self._recording is not None and (upload := await self._recording.begin()):
             group.create_task(upload.run())
             self._watching = group.create_task(self._watch_recording(self._recording))
@@ -226,9 +237,10 @@ class Exchange:
             await self._client.send(data)
 
     async def _upgraded_to_server(self, data: bytes) -> None:
-        """Forward *data* of an upgraded connection to the API server. A recording also gets the sizes of the terminal.
+        """Forward *data* of an upgraded connection to the API server.
 
-        Empty *data* means that the client sends no more. Raises the errors that `run` raises.
+        If the session is recorded, also record the sizes of the terminal that are in *data*. Empty *data* means that
+        the client sends no more. Raises the errors that `run` raises.
         """
         if self._recording is not None:
             await self._recording.from_client(data, self._to_server)

@@ -108,7 +108,10 @@ _SIZE: Final = rb"([0-9A-Fa-f]{1,16})[\t ]*(?:;" + _TEXT + rb")?"
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The patterns of a line that isn't data in a chunked body: of the *whole* line, and of a *part* at its start."""
+    """The patterns for one sort of line in a chunked body: *whole* for a complete line, *part* for its beginning.
+
+    Such a line has the size of a chunk, or a trailer.
+    """
 
     whole: Pattern[bytes]
     part: Pattern[bytes]
@@ -124,7 +127,10 @@ _TRAILER: Final = _Line(
 
 
 class _Chunks:
-    """Parses a chunked body. Errors have the HTTP *status*. With *is_plain*, forwards only the data of the chunks."""
+    """Parses a chunked body. If the body is malformed, raises BadBody with the HTTP *status*.
+
+    With *is_plain*, the bytes to forward are only the data of the chunks.
+    """
 
     def __init__(self, status: int, *, is_plain: bool) -> None:
         self._is_plain = is_plain
@@ -152,7 +158,10 @@ class _Chunks:
         return position
 
     def _read_line(self, view: memoryview, forwarded: list[Piece] | None) -> int:
-        """Read a line or a part of it, and return its number of bytes in *view*."""
+        """Read a line, or a part of one, at the beginning of *view*; return how many bytes of *view* belong to it.
+
+        If *forwarded* is a list, append the framing to forward. Raises BadBody.
+        """
         held = len(self._held)
         window: Piece = self._held + bytes(view[: MOST_LINE + 1]) if held else view
         found = self._line.whole.match(window)

@@ -45,9 +45,9 @@ class RecentCallers:
 
 
 def online_peers(status: bytes) -> Sequence[str]:
-    """Return addresses of peers that are online, devices of users first, from tailscaled's *status* as JSON.
+    """Return an address of each peer that is online; devices of users come first, and at most `MOST_GREETED` in all.
 
-    Raises ValueError if *status* can't be read.
+    *status* is tailscaled's status as JSON. Raises ValueError if *status* can't be read.
     """
     try:
         peers = (json.loads(status).get("Peer") or {}).values()
@@ -67,10 +67,11 @@ def is_running(status: bytes) -> bool:
 
 
 class Greeter:
-    """Pings devices each time when tailscaled has started. If the pings fail, the proxy works all the same.
+    """Pings devices after each start of tailscaled. The proxy works even if the pings fail.
 
-    It keeps a connection to tailscaled open: the end of the connection shows that tailscaled has ended. After that, it
-    asks again and again whether tailscaled is back; *pause* is the first pause between two questions, in seconds.
+    The greeter keeps a connection to tailscaled open: the end of the connection shows that tailscaled has ended. After
+    that, the greeter asks again and again whether tailscaled is back; *pause* is the first pause between two questions,
+    in seconds.
     """
 
     def __init__(self, local_api: LocalApi, callers: RecentCallers, pause: float = 0.1) -> None:

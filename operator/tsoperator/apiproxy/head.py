@@ -125,8 +125,8 @@ def head_length(buffer: bytes | bytearray, seen: int = 0) -> int:
     """Return the number of bytes of a request's head at the beginning of *buffer*; 0 if it is incomplete.
 
     An earlier call has looked at the first *seen* bytes already. Raises BadHead if the head is too long. Raises BadHead
-    even before the head is complete if it doesn't begin with a method, or has a control character, or a CR or LF
-    outside of a CRLF.
+    for an incomplete head that doesn't begin with a method, or that has a control character, or a CR or LF outside of a
+    CRLF.
     """
     end = buffer.find(b"\r\n\r\n", max(0, seen - 3), MOST_BYTES)
     if end >= 0:
@@ -208,9 +208,10 @@ def parse_answer(raw: bytes | bytearray, method: str, upgrade: str = "") -> Answ
 
 
 def forwarded(head: RequestHead, added: Iterable[Header], dropped: Set[bytes] = frozenset()) -> bytes:
-    """Return the bytes of *head* for the API server: with *added* headers, and without *dropped* ones (in lower case).
+    """Return the bytes of *head* for the API server, with the *added* headers and without the *dropped* ones.
 
-    We add the headers last, so that the client's header Connection, which names headers to remove, can't remove them.
+    *dropped* has names in lower case. We add the *added* headers last, so that the client's header Connection, which
+    names headers to remove, can't remove them.
     """
     skipped = _LEFT_OUT | head.options | dropped
     lines = [b"%b %b HTTP/1.1\r\nHost: %b\r\n" % (head.method.encode(), head.target.encode(), head.host)]
@@ -258,7 +259,7 @@ class _Found:
         self._status = status
 
     def elements(self, name: bytes) -> Set[bytes]:
-        """Return the elements of the lists in all headers called *name*, in lower case."""
+        """Return the elements, in lower case, of the lists in all headers called *name*. *name* is in lower case."""
         elements = b",".join(self._values.get(name, ())).lower().split(b",")
         return {element.strip(b" \t") for element in elements} - {b""}
 
@@ -304,7 +305,10 @@ class _Found:
 
 @lru_cache(maxsize=64)
 def _asked(method: str, upgrade: str) -> h11.Request:
-    """Return a request with *method* and *upgrade* as an object of h11, which needs the request to read its answer."""
+    """Return h11's object for a request with *method*, and with *upgrade* unless that is empty.
+
+    h11 must know a request before it can read the answer to it.
+    """
     headers = [("Host", ""), ("Upgrade", upgrade)] if upgrade else [("Host", "")]
     return h11.Request(method=method, target="/", headers=headers)
 
@@ -338,7 +342,7 @@ def _odd_characters() -> BadHead:
 
 
 def _refused_request(raw: bytes) -> BadHead:
-    """Return the error for the head of a request that we refuse."""
+    """Return the error that says why we refuse *raw*, the head of a request."""
     first, _, rest = raw.partition(b"\r\n")
     words = first.split(b" ")
     if _ODD.search(raw):

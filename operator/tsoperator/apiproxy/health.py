@@ -17,7 +17,8 @@ Problem = Callable[[], Awaitable[str]]
 class HealthPages:
     """Serves probes and metrics. A request has to come within *patience* seconds.
 
-    ``/healthz`` always answers 200, which shows that the event loop runs. ``/readyz`` shows the *problem*, if any.
+    ``/healthz`` always answers 200, which shows that the event loop runs. ``/readyz`` answers 503 with the text that
+    *problem* returns, or 200 if that text is empty. ``/metrics`` answers with the text that *metrics* returns.
     """
 
     def __init__(self, problem: Problem, metrics: Callable[[], str], patience: float = 5.0) -> None:

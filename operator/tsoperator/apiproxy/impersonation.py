@@ -290,11 +290,12 @@ def _address(text: str) -> str:
 
 
 def _is_of_another_site(head: RequestHead) -> bool:
-    """Tell whether a page of another site makes a browser send the request (Origin, Fetch Metadata).
+    """Tell whether we must refuse a request because a browser sends it for a page of another site.
 
-    We recognise a caller only by the address, and a browser sends the requests of all its pages from that address. A
-    browser lets any page send requests and open WebSockets to any host. But it lets the page read only the messages of
-    a WebSocket, not the answers to other requests. So we admit other requests if they change nothing.
+    The headers Origin and Sec-Fetch-Site show the site. We recognise a caller only by the address, and a browser sends
+    the requests of all its pages from that address. A browser lets any page send requests and open WebSockets to any
+    host. But the page can read only the messages of a WebSocket, not the answers to other requests. So the result is
+    false for a request that changes nothing (`RequestHead.is_safe`).
     """
     if head.is_safe:
         return False

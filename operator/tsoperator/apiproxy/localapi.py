@@ -50,7 +50,7 @@ class LocalApi:
         return body
 
     async def ping(self, address: str, seconds: float = 1.0) -> None:
-        """Let tailscaled send a packet to the device with *address*, and wait for the answer. Raises CallerUnknown.
+        """Let tailscaled ping the device with *address*. Raises CallerUnknown if no answer comes within *seconds*.
 
         The packet goes through WireGuard, which begins a session for it.
         """
@@ -80,7 +80,10 @@ class LocalApi:
         return stream, came
 
     async def _ask(self, target: str, method: str = "GET", seconds: float | None = None) -> tuple[int, bytes]:
-        """Ask for *target*, and return the status and the body of the answer. Raises CallerUnknown."""
+        """Ask for *target*, and return the status and the body of the answer. Raises CallerUnknown.
+
+        *seconds* is the time limit; None means the *patience* of this object.
+        """
         patience = self._patience if seconds is None else seconds
         try:
             async with asyncio.timeout(patience):

@@ -34,7 +34,7 @@ class Notes:
             log.info("%s: %s", who, message)
 
     def once(self, who: str, message: str) -> None:
-        """Log a *message* about *who*, unless it has been logged before."""
+        """Log a *message* about *who* as `note` does, unless the same message about *who* has been logged before."""
         if (who, message) not in self._noted:
             if len(self._noted) >= _MOST_NOTED:
                 self._noted.clear()

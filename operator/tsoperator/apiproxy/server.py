@@ -1,4 +1,4 @@
-"""The listeners of the API server proxy, and limits on their connections, because the whole tailnet can reach them."""
+"""The listeners of the API server proxy. The whole tailnet can reach them, so their connections have limits."""
 
 import asyncio
 import errno

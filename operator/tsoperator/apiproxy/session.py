@@ -1,7 +1,7 @@
 """One connection of a client: finds out who the caller is, and answers its requests one after another.
 
-A connection to the API server belongs to one connection of a client. It is opened for the first request, and again for
-a later request if the API server has closed it.
+For the first request, we open a connection to the API server, which serves only this connection of a client. If the
+API server has closed this connection, we open a new one for the next request.
 """
 
 import asyncio
@@ -139,7 +139,10 @@ class Session:
                 await self._client.linger(self._limits.linger)
 
     async def _next_head(self, seconds: float) -> int:
-        """Wait for a whole head; return its length, or 0 if the client sends no more. Raises ClientGone, BadMessage."""
+        """Wait for a whole head; return its length, or 0 if the client sends no more. Raises ClientGone, BadMessage.
+
+        The head must begin within *seconds*.
+        """
         received, loop = self._client.received, asyncio.get_running_loop()
         seen = 0
         try:
@@ -181,7 +184,11 @@ class Session:
         return goes_on
 
     async def _admission(self, head: RequestHead) -> Admission | Denial:
-        """Decide whether to admit a request. Ask tailscaled again who the caller is if its answer is a second old."""
+        """Decide whether to admit the request with *head*.
+
+        Ask tailscaled who the caller is, unless its latest answer about this connection is younger than the limit
+        `whois`.
+        """
         now = asyncio.get_running_loop().time()
         try:
             if self._caller is None or self._caller[1] <= now:

@@ -1,8 +1,8 @@
 """A stream of bytes over a socket. It reads no bytes ahead.
 
-If the peer has closed the connection, a write fails, and after that, a transport of asyncio drops the bytes that it
-hasn't read yet. Here all bytes that came before can still be read. Bytes are read only on request, so a slow reader
-slows down the peer.
+A transport of asyncio can lose bytes: if the peer has closed the connection, a write fails, and after that, the
+transport drops the bytes that it hasn't read yet. From this stream, all bytes that the peer sent before it closed the
+connection can still be read. Bytes are read only on request, so a slow reader slows down the peer.
 """
 
 import asyncio

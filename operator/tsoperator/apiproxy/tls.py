@@ -100,7 +100,10 @@ class TlsStream:
         await self._stream.write(self._outgoing.read())
 
     def _decrypted(self, received: bytes) -> bytes:
-        """Return the decrypted data of all complete TLS records, so that no data stays in the TLS library."""
+        """Decrypt *received*, and return the data of all TLS records that are complete now.
+
+        So no data stays in the TLS library. Empty *received* means that the server sends no more.
+        """
         pieces: list[bytes] = []
         for start in range(0, len(received), _RECORD):
             self._incoming.write(memoryview(received)[start : start + _RECORD])

@@ -154,7 +154,10 @@ class LeaderReports:
         return self._fetch_by(asyncio.run(_find(self.place)))
 
     def _fetch_here(self) -> LeaderReport | None:
-        """Return the report if this process runs in a Pod of the operator; None if it runs in another Pod."""
+        """Return the report of the Pod in which this process runs; None if that is no Pod of the operator.
+
+        Raises NoReport.
+        """
         pod = Key(os.environ.get("OPERATOR_NAMESPACE", NAMESPACE), os.environ.get("POD_NAME", "here"))
         port = _LocalPort(os.environ.get("OPERATOR_STATUS_ADDR") or _ADDRESS)
         try:

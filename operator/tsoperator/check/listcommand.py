@@ -68,7 +68,11 @@ class ListView:
         return ListTable(shown, self.coloured, width)
 
     def aside(self, report: LeaderReport) -> str:
-        """Return a line for stderr about an empty table or objects in other namespaces; empty if there are neither."""
+        """Return a line for stderr that says that the table is empty, or that other namespaces have objects.
+
+        Return an empty text if neither is so, or if the list isn't printed as a table. If the table has objects, return
+        the line only if stderr is a terminal.
+        """
         objects = self.chosen.of(report.objects)
         others = len(report.objects) - len(objects)
         if self.form not in _TABLES or (objects and not (others and sys.stderr.isatty())):

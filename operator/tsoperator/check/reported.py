@@ -75,10 +75,10 @@ def _refused(refusal: ReportedRefusal) -> Finding:
 def with_looks(told: Iterable[Finding], looked: Iterable[Finding]) -> list[Finding]:
     """Return the findings of the leader's report (*told*), and those of our own looks (*looked*) that add to them.
 
-    If the leader reports a fault of the tailnet or a refused watch, or if a finding of the leader explains a fault, our
-    finding about that fault is left out. About another fault of the nameserver or of the cluster's DNS, our finding
-    replaces the leader's, because we know where the fault is. Our findings with the verdict UNSEEN are left out, and so
-    are good ones that repeat a check of the leader.
+    We leave out a finding of ours if its verdict is UNSEEN, or if a finding of the leader explains its fault. If the
+    leader reports that a check of the tailnet has failed, or that the API server refuses a watch, we leave out our
+    finding of that check. We also leave out a good finding that repeats a check of the leader. If we find another fault
+    of the nameserver or of the cluster's DNS, our finding replaces the leader's, because ours says where the fault is.
     """
     ours = [each for each in looked if each.verdict is not Verdict.UNSEEN]
     told = [*told]
@@ -94,8 +94,8 @@ def with_looks(told: Iterable[Finding], looked: Iterable[Finding]) -> list[Findi
 def _adds(looked: Finding, refused: Container[str], known: Container[str]) -> bool:
     """Tell whether *looked* adds to the leader's findings.
 
-    *refused* are the checks that the leader reports as failed. For a check in *known*, a good result of ours adds
-    nothing.
+    The leader reports that the checks in *refused* have failed: our findings of these checks add nothing. A good
+    finding of a check in *known* adds nothing either.
     """
     if looked.check.startswith(_REFUSED) and _name(looked) in refused:
         return False
@@ -108,7 +108,10 @@ def _name(finding: Finding) -> str:
 
 
 def _objects(objects: Iterable[ReportedObject], dns: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield the findings about *objects*. *dns* has the check of each part of name resolution, by the part's words."""
+    """Yield the findings about *objects*.
+
+    A key of *dns* is the words of the report about a part of name resolution, and the value is the check of that part.
+    """
     served = 0
     for each in objects:
         if each.verdict == OK:
@@ -120,10 +123,11 @@ def _objects(objects: Iterable[ReportedObject], dns: Mapping[str, str]) -> Itera
 
 
 def _explaining(finding: Finding, each: ReportedObject, dns: Mapping[str, str]) -> Finding:
-    """Return the *finding* about the object *each*, with the check or the Tailnet whose faults the object explains.
+    """Return the *finding* about the object *each*, with the field `explains` set.
 
-    A DNSConfig that says only that the cluster's DNS answers wrongly explains nothing. Its finding counts as one of the
-    check of the cluster's DNS, so that the finding of our own look at the cluster's DNS can replace it.
+    The fault of a Tailnet explains all faults of its tailnet. If *dns* has a check for the words of a DNSConfig,
+    the DNSConfig explains the faults of that check. But a DNSConfig that says only that the cluster's DNS answers
+    wrongly explains nothing: its finding becomes one of that check, so that the finding of our own look can replace it.
     """
     if each.kind == TAILNET.kind:
         return replace(finding, explains=str(each))

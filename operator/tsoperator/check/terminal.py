@@ -43,7 +43,7 @@ def redrawn(lines: Iterable[str]) -> str:
 
 
 def let_go_of_stdout() -> None:
-    """Redirect stdout to the null device, so that the interpreter doesn't write to a closed pipe again at its end."""
+    """Redirect stdout to the null device, so that the interpreter doesn't write to a closed pipe when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

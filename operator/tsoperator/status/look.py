@@ -109,12 +109,15 @@ class Look:
         return self._cache.indexed(STATEFULSET, BY_OWNER, f"{type_}:{key.namespace}/{key.name}") if type_ else ()
 
     def _replicas(self, resource: Resource, workloads: Iterable[Object]) -> Sequence[Object]:
-        """Return the Pods of *workloads*, or the Secrets with the state of their replicas, as *resource* says."""
+        """Return the Pods of *workloads* if *resource* is POD, or the Secrets of their replicas if it is SECRET."""
         keys = (key for workload in workloads for key in secret_keys(workload))
         return [found for key in keys if (found := self._cache.get(resource, key)) is not None]
 
     def _served(self, obj: Object, role: str) -> Served | None:
-        """Return the facts about the ProxyGroup that *obj* names; None if *obj* names no ProxyGroup."""
+        """Return the facts about the ProxyGroup that *obj* names; None if *obj* names no ProxyGroup.
+
+        If *obj* has the *role* of an egress Service, the facts are those that `Served` has for an egress Service.
+        """
         name = annotations(obj).get(PROXY_GROUP)
         if not name:
             return None

@@ -101,7 +101,10 @@ class StatusServer(HttpServer):
 
 
 async def _file(request: web.Request) -> web.Response:
-    """Return that file of the page which the URL of *request* names; the page itself if the URL names no file."""
+    """Return the file that the URL of *request* names; the page itself if the URL names no file.
+
+    Raises HTTPNotFound if the page has no such file.
+    """
     name = request.match_info.get("name", "page.html")
     if name not in _FILES:
         raise web.HTTPNotFound

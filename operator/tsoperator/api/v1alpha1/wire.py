@@ -91,7 +91,10 @@ class CustomResource(WireModel):
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """Marks a Kubernetes structure that must be valid as *model*. The field keeps the JSON as it came, to be copied."""
+    """Marks a Kubernetes structure that must be valid as *model*.
+
+    The field keeps the JSON unchanged, so that we can copy it.
+    """
 
     model: type[WireModel]
 

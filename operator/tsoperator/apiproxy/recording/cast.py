@@ -16,10 +16,10 @@ DEFAULT_SIZE: Final = Size(80, 24)
 
 
 class Cast:
-    """The lines of a recording.
+    """Makes the lines of a recording.
 
-    Each line after the first is for a time, in *seconds* after the start. If the bytes of a character come in two
-    pieces, the character is in the line for the second piece.
+    Each line after the first has a time, in *seconds* since the start of the recording. If the bytes of a character
+    come in two pieces of output, the character is in the line for the second piece.
     """
 
     def __init__(self, device: SourceDevice, session: SessionRequest, timestamp: int) -> None:

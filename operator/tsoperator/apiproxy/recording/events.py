@@ -67,8 +67,8 @@ class RequestEvent:
 async def send_event(event: RequestEvent, dial: Dial, addresses: Sequence[str], limits: RecorderLimits) -> None:
     """Send *event* to the first recorder that takes it.
 
-    If no recorder takes it, raises RecordingFailed with the reasons of all recorders. Raises EventsUnsupported if no
-    recorder knows events.
+    If no recorder takes the event, raises RecordingFailed with the reasons of all recorders. The error is an
+    EventsUnsupported if the reason of every recorder is that it accepts no events.
     """
     failures: list[str] = []
     unsupported = 0
@@ -105,7 +105,10 @@ async def _send(event: RequestEvent, dial: Dial, address: str, limits: RecorderL
 
 
 async def _supporting(dial: Dial, address: str, limits: RecorderLimits) -> Http1Connection:
-    """Return a connection to the recorder at *address* if it takes events. Raises OSError and RecordingFailed."""
+    """Return a connection to the recorder at *address* if the recorder takes events.
+
+    If it takes none, raises EventsUnsupported. Raises OSError and RecordingFailed.
+    """
     connection = Http1Connection(*await dialled(dial, address, limits))
     try:
         async with asyncio.timeout(limits.probe):

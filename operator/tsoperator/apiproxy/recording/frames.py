@@ -27,8 +27,8 @@ class Size:
 class Parsed:
     """The result of parsing some bytes of a session.
 
-    *outputs* are pieces of output, each with the number of its stream. *sizes* are new sizes of the terminal. We can
-    send on the *forwarded* bytes once both are recorded.
+    *outputs* are pieces of output, each with the number of its stream. *sizes* are new sizes of the terminal. After the
+    outputs and the sizes are recorded, we can forward the *forwarded* bytes.
     """
 
     forwarded: bytes
@@ -52,9 +52,10 @@ class Frame:
 class Cutter:
     """Cuts a stream of bytes into frames, whose payloads can come in pieces.
 
-    *begin* gets a buffer and the position of a frame in it. It returns that frame, or None if bytes of its header are
-    missing. *payload* gets each piece of a payload, and how many bytes of the payload follow. It gets an empty piece
-    for an empty payload. Both functions can raise BadFrames.
+    We call *begin* with a buffer and the position of a frame in this buffer: *begin* returns the frame, or None if
+    bytes of the frame's header are missing. We call *payload* with each piece of a payload, and with the number of
+    bytes of the payload that follow. For an empty payload, we call *payload* with an empty piece. Both functions can
+    raise BadFrames.
     """
 
     def __init__(self, begin: Callable[[bytes, int], Frame | None], payload: Callable[[bytes, int], None]) -> None:

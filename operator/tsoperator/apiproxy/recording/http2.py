@@ -59,7 +59,7 @@ class Acknowledgements:
         self._decoder = json.JSONDecoder()
 
     def feed(self, data: bytes) -> int:
-        """Return the number of acknowledgements that end in *data*. Raises RecordingFailed."""
+        """Parse *data*, and return how many acknowledgements it completes. Raises RecordingFailed."""
         text = (self._rest + data).decode("utf-8", "surrogateescape").lstrip()
         count = at = 0
         while at < len(text):
@@ -243,7 +243,7 @@ class Http2Recorder:
                 self._check(event)
 
     async def _receive(self) -> Sequence[Event]:
-        """Return the next events. Raises OSError and RecordingFailed."""
+        """Read bytes of the recorder, and return the events that h2 finds in them. Raises OSError, RecordingFailed."""
         data = self._first or await self._stream.read(_READ)
         data, self._first = data[:_READ], data[_READ:]
         if not data:

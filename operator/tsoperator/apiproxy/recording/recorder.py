@@ -153,7 +153,10 @@ class RecorderSearch:
             self._reached = None
 
     async def _limited(self, attempt: Coroutine[Any, Any, _T]) -> _T:
-        """Await *attempt*, at most until the time for the whole search is over."""
+        """Return the result of *attempt*. Raises the errors of *attempt*.
+
+        If the time for the whole search is over before *attempt* has ended, raises RecordingFailed with all reasons.
+        """
         loop = asyncio.get_running_loop()
         start = loop.time()
         try:

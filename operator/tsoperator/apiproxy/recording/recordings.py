@@ -1,4 +1,7 @@
-"""Makes the recordings that the tailnet's grants want: an event for each request before we forward it, and sessions."""
+"""Makes the recordings that the tailnet's grants want: recordings of sessions, and an event for each request.
+
+We send the event before we forward the request.
+"""
 
 import time
 from collections import Counter
@@ -26,7 +29,7 @@ _MOST_FRAMED: Final = MOST_BODY + (1 << 20)
 
 @dataclass(slots=True)
 class _Waiting:
-    """The numbers of bytes in bodies that wait until their events are sent: *size* in all, and *of* by device."""
+    """Counts the bytes in bodies that wait until their events are sent: *size* for all devices, *of* by device."""
 
     limits: RecorderLimits
     size: int = 0
@@ -53,7 +56,7 @@ class _Unreadable(Exception):
 
 
 class _Body:
-    """The body of a request, whose bytes *client* is about to send. The received bytes stay in *client*."""
+    """The body of a request, which we read from *client* for an event. The bytes stay in *client*, to be forwarded."""
 
     def __init__(self, client: Client, head: RequestHead, device: str, waiting: _Waiting) -> None:
         self._client = client
@@ -85,7 +88,7 @@ class _Body:
         return bytes(body)
 
     def forget(self) -> None:
-        """Note that the body doesn't wait any more."""
+        """Stop counting the bytes of the body as waiting: the event has been sent, or has failed."""
         self._waiting.add(self._device, -self.taken)
 
 
@@ -110,9 +113,10 @@ class Recordings:
         self._waiting = _Waiting(self._limits)
 
     async def record_event(self, client: Client, head: RequestHead, order: RecordingOrder, note: Note) -> Denial | None:
-        """Record a request whose body *client* is about to send. The bytes of the body stay in *client*.
+        """Record a request as an event, with the body that we read from *client*. The bytes of the body stay there.
 
-        Return the refusal if the request must be recorded but can't be; else None. Raises ClientGone and BadMessage.
+        Return the refusal if the request must be recorded but can't be; else None. If the request needn't be recorded,
+        call *note* with the reason why the request or its body isn't recorded. Raises ClientGone and BadMessage.
         """
         self._counts.events["attempted"] += 1
         body = _Body(client, head, order.device.stable_id, self._waiting)

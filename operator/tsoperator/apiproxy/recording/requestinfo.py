@@ -82,9 +82,9 @@ def session_request(method: str, target: str, *, upgrades: bool = False) -> Sess
     """Return the session that a request opens; None if it opens none.
 
     *upgrades* says whether the request upgrades its connection. We take any upgraded connection for a session, unless
-    it carries a watch or a log: it can lead to a shell in a virtual machine or, by the proxy of a Pod, a Service or a
-    node, to a kubelet or to the API server itself. Some servers remove empty parts and dots from a path, so we also
-    look at the path without them.
+    the connection carries a watch or a log. The reason is that an upgraded connection can lead to a shell in a virtual
+    machine. By the proxy of a Pod, a Service or a node, it can also lead to a kubelet or to the API server itself. Some
+    servers remove empty parts and dots from a path, so we also look at the path without these.
     """
     path, query = unquote(target.partition("?")[0]), query_parameters(target)
     literal = _split(path)

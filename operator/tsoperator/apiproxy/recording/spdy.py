@@ -161,7 +161,10 @@ class SpdyServer:
         return Parsed(forwarded, outputs)
 
     def notice(self) -> Notice:
-        """Return the function that makes a notice to the user. It is valid only until we forward more bytes."""
+        """Return the function that makes the bytes of a notice to the user from a text.
+
+        The function is valid only until we forward more bytes.
+        """
         return partial(_shown, self._streams, self.cutter.left, bool(self._stream))
 
     def _begin(self, buffer: bytes, at: int) -> Frame | None:
@@ -192,9 +195,10 @@ def _shown(streams: SpdyStreams, left: int, is_output: bool, text: bytes) -> byt
 
 
 def _header(buffer: bytes, at: int) -> tuple[int, int, int] | None:
-    """Return the type of a control frame (0 for data), the stream of a data frame, and the length of the payload.
+    """Return the type of a control frame, the stream of a data frame, and the length of the payload.
 
-    None means that the eight bytes are incomplete. Raises BadFrames.
+    The type is 0 for a data frame, and the stream is 0 for a control frame. Return None if the eight bytes at the
+    position *at* are incomplete. Raises BadFrames.
     """
     if len(buffer) < at + _HEADER:
         return None

@@ -41,7 +41,10 @@ class SessionParsers:
 
 
 def session_parsers(protocol: str, has_terminal: bool) -> SessionParsers:
-    """Return the parsers for a session by *protocol*, the value of the header Upgrade."""
+    """Return the parsers for a session by *protocol*, the value of the header Upgrade.
+
+    *has_terminal* says whether the session has a terminal, whose sizes are in the client's bytes.
+    """
     if protocol == SPDY:
         streams = SpdyStreams()
         return SessionParsers(SpdyClient(streams, has_terminal), SpdyServer(streams), has_terminal)

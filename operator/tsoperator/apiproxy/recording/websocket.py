@@ -27,7 +27,7 @@ _NO_CHANNEL: Final = -1
 
 
 class _Message:
-    """The message in progress of one direction."""
+    """The message of which one direction has sent only a part so far."""
 
     def __init__(self, is_text: bool) -> None:
         self.is_text = is_text
@@ -81,7 +81,10 @@ class WebSocketFrames:
         return Parsed(forwarded, outputs, sizes)
 
     def notice(self) -> Notice:
-        """Return the function that makes a notice to the user. It is valid only until we forward more bytes."""
+        """Return the function that makes the bytes of a notice to the user from a text.
+
+        The function is valid only until we forward more bytes.
+        """
         left, message = self.cutter.left, self._message
         if message and (message.is_text or message.channel not in self._channels):
             return _nothing

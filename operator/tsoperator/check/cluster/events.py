@@ -58,7 +58,7 @@ def check_warnings(events: Iterable[Object], objects: Iterable[Object]) -> Itera
 
 
 def _is_in_condition(event: Object, obj: Object) -> bool:
-    """Tell whether a condition of *obj* shows the fault in *event*, or would show the fault if it still existed."""
+    """Tell whether a condition of *obj* shows the fault in *event*, or would show it if the fault still existed."""
     conditions, reason = ours(obj), event.get("reason", "")
     return bool(conditions) and (reason in OF_CONDITIONS or reason in {each.get("reason") for each in conditions})
 

@@ -83,7 +83,7 @@ class Installed:
 
     @property
     def watched(self) -> list[str]:
-        """The namespaces that the operator watches for users' objects, with its own; empty if it watches all."""
+        """The namespaces in which the operator watches users' objects, among them its own. Empty means all."""
         found = _listed(self._env.get("OPERATOR_WATCH_NAMESPACES", ""))
         return [*dict.fromkeys((self.namespace, *found))] if found else []
 
@@ -103,7 +103,10 @@ class Installed:
         return bool(self._env.get("PROXY_DEFAULT_CLASS"))
 
     def secret_key(self, variable: str) -> SecretKey | None:
-        """Return the Secret and the key behind the path in the environment *variable*; None if no Secret is there."""
+        """Return the key of the Secret that is mounted at the path in the environment *variable*.
+
+        Return None if no Secret is mounted at that path.
+        """
         path = self._env.get(variable, "")
         folder, _, file = path.rpartition("/")
         mounted = (each["name"] for each in self._container.get("volumeMounts") or () if each["mountPath"] == folder)
@@ -202,7 +205,8 @@ def findings_during_update(installed: Installed, findings: Iterable[Finding]) ->
 def check_pod_security(namespace: Object, statefulsets: Iterable[Object], has_default_class: bool) -> Finding:
     """Check whether Pod security lets proxies run in the operator's *namespace*.
 
-    Proxies without a class are privileged. If the namespace forbids privileged Pods, all proxies must have a class.
+    *statefulsets* are those of the existing proxies. Proxies without a class are privileged. If the namespace forbids
+    privileged Pods, all proxies must have a class.
     """
     name, labels = namespace["metadata"]["name"], namespace["metadata"].get("labels") or {}
     level = labels.get(_ENFORCE, PRIVILEGED)

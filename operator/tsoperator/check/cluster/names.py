@@ -58,7 +58,10 @@ def _nameserver(names: NameResolution, dnsconfig: str) -> Finding:
 
 
 def _cure(dnsconfig: Object) -> str:
-    """Say how to correct the stub domain. If that is the operator's task, say where to see why it isn't done."""
+    """Say how to correct the stub domain.
+
+    If the operator has to write the stub domain, name the condition that says why the operator hasn't written it.
+    """
     name = key_of(dnsconfig).name
     if ((dnsconfig.get("spec") or {}).get("clusterDNS") or {}).get("mode") == "Managed":
         return f"the operator writes it: its condition {CONDITION_CLUSTER_DNS_CONFIGURED} says why it hasn't"

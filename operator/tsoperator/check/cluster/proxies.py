@@ -1,4 +1,4 @@
-"""Checks each proxy: whether its Pods are ready, whether they have logged in, and whether their devices are there."""
+"""Checks each proxy: whether its Pods are ready, whether they have logged in, and whether their devices are online."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ def check_proxies(proxies: ProxyObjects) -> Iterator[Finding]:
 
 
 def check_devices(proxies: ProxyObjects, devices: Mapping[str, Mapping[str, Device]]) -> Iterator[Finding]:
-    """Check that the device of each proxy is there, approved and online.
+    """Check that the device of each proxy is in the tailnet, approved and online.
 
     *devices* has the devices of each tailnet that we could read, by the name of the Tailnet. The name is empty for the
     operator's own tailnet.
@@ -118,7 +118,11 @@ def _proxy(proxies: ProxyObjects, statefulset: Object) -> Iterator[Finding]:
 
 
 def _device(secret: Key, named: str, device: Device | None) -> Finding | None:
-    """Return the fault of the *device* of the proxy whose Secret is *secret*; None if it has none."""
+    """Return the fault of a proxy's *device*; None if the device is well.
+
+    *secret* is the key of the proxy's Secret, and *named* has words for the device. If *device* is None, the fault is
+    that the device isn't in the tailnet.
+    """
     if device is None:
         return failed(
             "devices",

@@ -21,7 +21,10 @@ _SHOWN: Final = 5  # if there are more findings, they become one, because probab
 
 
 class Right(NamedTuple):
-    """The right to do each of *verbs* (separated by blanks) with objects of *resource*, or only with one, *named*."""
+    """The right to do each of *verbs* (separated by blanks) with the objects of *resource*.
+
+    If *named* isn't empty, the right is only for the object of that name.
+    """
 
     group: str
     resource: str
