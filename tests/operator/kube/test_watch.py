@@ -217,7 +217,7 @@ async def test_a_follower_does_not_take_a_kind_for_removed_because_a_gateway_ans
 
 
 def failures(caplog: pytest.LogCaptureFixture) -> list[tuple[int, float]]:
-    """Return the logged numbers of failures in a row, and the delay after each failure in seconds."""
+    """Return, for each logged failure of a watch, its place in the series of failures, and the delay in seconds."""
     found = [record.args for record in caplog.records if "watch failed" in record.msg]
     return [(args[1], args[2]) for args in found if isinstance(args, tuple)]  # type: ignore[misc]
 

@@ -1,4 +1,4 @@
-"""The judgement of objects by their conditions."""
+"""The operator's judgement of an object by its conditions: it is served, isn't served yet, or somebody has to act."""
 
 import re
 from pathlib import Path
