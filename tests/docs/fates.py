@@ -36,7 +36,7 @@ _DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_of_dnsload_prints_a_
 _CHECK = "tests/e2e/test_check.py::test_the_command_check_finds_no_fault_in_a_healthy_cluster"
 _LIST = "tests/e2e/test_check.py::test_the_commands_list_and_check_work_from_outside_of_the_cluster"
 _INSIDE = (
-    "tests/e2e/test_check.py::test_the_command_list_works_in_the_leading_pod_and_refers_to_this_pod_in_the_standby"
+    "tests/e2e/test_check.py::test_in_the_standby_the_command_list_fails_and_names_the_leading_pod_in_which_it_works"
 )
 _PAGE = "tests/e2e/test_check.py::test_the_documented_port_forward_leads_to_the_status_page_of_the_leading_pod"
 _PREFLIGHT = "tests/e2e/test_pages.py::test_the_documented_command_shows_why_the_preflight_of_a_tailnet_failed"

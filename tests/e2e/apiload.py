@@ -1,7 +1,7 @@
 """Sends requests to API servers for the benchmark of the API server proxy.
 
 The benchmark runs this program on a device of the tailnet. So it needs only Python. Its argument is the JSON of a
-`Plan`, and its output are JSON objects, one a line.
+`Plan`. It prints JSON objects, one on each line.
 """
 
 import asyncio
@@ -33,7 +33,10 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Target(NamedTuple):
-    """The address of an API server, or of a proxy in front of one, as a client reaches it."""
+    """A server that gets requests: an API server, or an API server proxy.
+
+    *ca* is the file with the certificate of its CA. Each request has these *headers*.
+    """
 
     name: str
     host: str
@@ -60,7 +63,10 @@ class Target(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The input of this program: the sort of *work*, its *targets*, a *path* there, and the number of repetitions."""
+    """The input of this program: the sort of *work*, its *targets*, and the *path* of the requests.
+
+    *times* is the number of fetches, watches, sessions, keystrokes or slow connections.
+    """
 
     work: str
     targets: Sequence[Target]
@@ -83,7 +89,8 @@ def fetch(connection: http.client.HTTPSConnection, path: str, headers: Mapping[s
 def fetches(plan: Plan) -> Iterator[dict[str, Any]]:
     """Fetch the path of *plan* from all its targets in turn, and yield the seconds and the lengths of the bodies.
 
-    Each target has one persistent connection. After a first fetch that isn't measured, there are *times* fetches on it.
+    Each target has one persistent connection. The first fetch from each target isn't measured. It is made in addition
+    to the number of fetches that *plan* asks for.
     """
     taken: dict[str, list[float]] = {target.name: [] for target in plan.targets}
     lengths: dict[str, int] = {}
@@ -130,7 +137,7 @@ async def hold(plan: Plan) -> None:
 
 
 async def keys(plan: Plan) -> None:
-    """Send as many keys to a session at each target as the plan says, and print the seconds until each key's echo."""
+    """Type as many keys in a session at each target as *plan* says, and print the seconds until the echo of each."""
     taken = {}
     for target in plan.targets:
         reader, writer = await _session(target, plan.path)
@@ -149,7 +156,7 @@ async def _echoed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 async def _session(target: Target, path: str) -> Connection:
-    """Open a session with `cat` on a terminal, which echoes each key."""
+    """Open a session that runs `cat` on a terminal, at *path* of *target*. The terminal echoes each key."""
     reader, writer = await target.open()
     writer.write(target.head("GET", f"{path}?command=cat&stdin=true&stdout=true&tty=true", *UPGRADE))
     if b" 101 " not in (first := await reader.readuntil(b"\r\n\r\n")):

@@ -34,7 +34,10 @@ _SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 
 
 def grant(source: str, *groups: str, **rule: Any) -> Grant:
-    """Return a grant that puts *source* into *groups* at the API server. *rule* are more fields of its rule."""
+    """Return a grant by which the API server regards *source*, a login name or a tag, as a member of *groups*.
+
+    *rule* has more fields for the rule in the grant.
+    """
     return {"src": [source], "dst": [TAG], "app": {CAPABILITY: [{"impersonate": {"groups": [*groups]}, **rule}]}}
 
 
@@ -47,7 +50,10 @@ def granted(cluster: Cluster, caller: Peer) -> list[Any]:
 
 
 def upgrade(cluster: Cluster, images: ProductImages, mode: str, http: str = "false", hostname: str = HOST) -> None:
-    """Upgrade the release, so that *mode* is the mode of the API server proxy."""
+    """Upgrade the release to this *mode* of the API server proxy, and to this *hostname* of the proxy's device.
+
+    If *http* is "true", the proxy also serves plain HTTP.
+    """
     values = {**product.CREDENTIALS, **product.image_values(images)}
     values["operatorConfig"] = {**values["operatorConfig"], "hostname": hostname}
     product.install(cluster.bed, product.CHART, {**values, "apiServerProxyConfig": {"mode": mode, "http": http}})
@@ -56,7 +62,7 @@ def upgrade(cluster: Cluster, images: ProductImages, mode: str, http: str = "fal
 def switch(cluster: Cluster, images: ProductImages, mode: str, http: str = "false") -> None:
     """Upgrade the release to another *mode* of the API server proxy, and wait for a Pod that has this mode.
 
-    If *mode* is "false", wait until there is no Pod.
+    If *mode* is "false", wait until there is no Pod. *http* is as for `upgrade`.
     """
     before = [each["metadata"]["uid"] for each in pods(cluster)]
     # Helm removes the rights of the old mode before the operator replaces the Pod.
@@ -69,7 +75,7 @@ def switch(cluster: Cluster, images: ProductImages, mode: str, http: str = "fals
 
 
 def remove(cluster: Cluster, images: ProductImages, management: Management) -> None:
-    """Turn the proxy off. Then delete its device, its state and the grants, which remain in the mode "false"."""
+    """Turn the proxy off. Then delete its state Secret, its device and all grants, which would remain otherwise."""
     switch(cluster, images, "false")
     cluster.delete("secret", SECRET, NAMESPACE)
     if device := management.device(HOST):
@@ -121,7 +127,7 @@ def told(cluster: Cluster) -> list[str]:
 
 
 def conduct(cluster: Cluster, since: datetime, account: str = NAME) -> tuple[Conduct, set[Permission]]:
-    """Return the requests of a proxy's *account* since the moment *since*, and the permissions that the account has."""
+    """Return the requests of a proxy's ServiceAccount *account* after *since*, and the account's permissions."""
     logged = entries(cluster.bed.plane.audit_log)
     user = f"system:serviceaccount:{NAMESPACE}:{account}"
     theirs = [each for each in logged if each["user"]["username"] == user]

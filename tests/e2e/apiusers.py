@@ -81,9 +81,10 @@ class ApiUser:
         self.device.machine.run(["sh", "-c", 'exec "$@" > /dev/null', "sh", *self._command(words)], timeout=timeout)
 
     def run_on_terminal(self, *words: Word, grows: bool = False, timeout: float = 60) -> str:
-        """Run kubectl on a terminal of `ROWS` and `COLUMNS`, and return the output on the terminal. Raises BedError.
+        """Run kubectl on a terminal of `ROWS` and `COLUMNS`, and return the output on the terminal.
 
-        If the terminal *grows*, it gets one more row and one more column after a second.
+        If the terminal *grows*, it gets one more row and one more column after a second. Raises BedError if kubectl
+        fails.
         """
         return self.device.machine.run(self._on_terminal(words, grows), timeout)
 
@@ -124,7 +125,10 @@ class ApiUser:
 
     @contextmanager
     def repeating(self, name: str, *words: Word) -> Iterator[Running]:
-        """Run kubectl again and again in the background during the block. After each end, `BROKEN` is in the output."""
+        """Run kubectl in the background during the block, and start it again each time when it ends.
+
+        A file called *name* gets the output, with a line `BROKEN` after each end of kubectl.
+        """
         script = f'trap "kill \\$!; exit" TERM; while :; do "$@" & wait; echo {BROKEN}; sleep 0.1; done'
         with self._running(name, ["sh", "-c", script, "sh", *self._command(words)]) as running:
             yield running

@@ -351,7 +351,10 @@ class Bench:
             return 1e6 * (sum(proxy.memory(self.cluster).values()) - before) / SESSIONS
 
     def _costs(self, proxy: Proxy, what: str) -> Costs:
-        """Return the memory and the CPU time that *proxy* needs while nobody sends requests."""
+        """Return the memory and the CPU time that *proxy* needs while nobody sends requests.
+
+        Also print them, with *what* to describe the state of the proxy.
+        """
         began, spent = time.monotonic(), proxy.cpu_seconds
         time.sleep(IDLE)
         took = time.monotonic() - began
@@ -384,7 +387,10 @@ class Bench:
 
     @contextmanager
     def _busy(self, what: str) -> Iterator[None]:
-        """Print the length of the block, the CPU cores that the machine kept busy, and the CPU time of the proxies."""
+        """Print the length of the block, the CPU cores that the machine kept busy, and the CPU time of the proxies.
+
+        The printed line begins with *what*, the name of the measurement.
+        """
         began, spent = time.monotonic(), busy_seconds(Path("/proc/stat").read_text())
         mine = self._cpu_seconds()
         yield
@@ -467,7 +473,7 @@ def prepared(bed: Bed, progress: Progress) -> Iterator[Bench]:
 
 
 def _servers(pod: Object, programs: Mapping[str, str]) -> dict[str, Server]:
-    """Return the process in each container of *pod*. *programs* are the names of the programs."""
+    """Return the process in each container of *pod*. *programs* has the name of each container's program."""
     return {name: Server(process_in(pod, name, program).pid, 0) for name, program in programs.items()}
 
 

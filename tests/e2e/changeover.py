@@ -73,7 +73,7 @@ class Changeover:
         return {(seen.rcode, *seen.addresses) for seen in self.answers if seen.rcode != NO_ANSWER}
 
     def first_write(self, *, ours: bool) -> datetime:
-        """Return the time of the first write of our operator, or without *ours* of the Go operator."""
+        """Return the time of the first write of our operator or, if not *ours*, of the Go operator."""
         return min(write.at for write in self.writes if write.ours is ours)
 
     def check_names(self, silence: float = 0.0) -> None:
@@ -95,7 +95,7 @@ def nameserver_runs(cluster: Cluster, image: str) -> bool:
 
 
 def records(cluster: Cluster) -> str:
-    """Return the records that a nameserver of the Go operator serves once the kubelet has mounted them."""
+    """Return the records for a nameserver of the Go operator, as a ConfigMap has them; empty if there are none."""
     return str((cluster.get("configmap", CONFIGMAP_NAME, NAMESPACE) or {"data": {}})["data"].get(RECORDS_KEY, ""))
 
 

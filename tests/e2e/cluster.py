@@ -60,7 +60,10 @@ class Cluster:
     def listed(
         self, resource: str, namespace: str = NAMESPACE, labels: Mapping[str, str] | None = None
     ) -> list[Object]:
-        """Return objects (of several resources, separated by commas) that have all *labels*."""
+        """Return the objects of *resource* in *namespace* that have all *labels*.
+
+        *resource* can name several kinds, separated by commas.
+        """
         selector = ",".join(f"{name}={value}" for name, value in (labels or {}).items())
         listed = self.bed.kubectl("get", resource, "-o", "json", f"--selector={selector}", *_within(namespace))
         items: list[Object] = json.loads(listed)["items"]
@@ -213,7 +216,10 @@ class Answer:
 
 
 def dig(bed: Bed, server: str, name: str, rtype: str = "A", *words: str) -> Answer:
-    """Ask a DNS server from the node. Raises BedError without an answer to three attempts of a second each."""
+    """Ask *server* from the node for the records of *name* with the type *rtype*, and return the answer.
+
+    *words* are more arguments of dig. Raises BedError if the server answers none of three attempts of a second each.
+    """
     question = ["dig", "+time=1", "+tries=3", "+noall", "+comments", "+answer", *words, f"@{server}", name, rtype]
     return parse_dig(bed.machines["node"].run(question, timeout=10))
 

@@ -177,7 +177,7 @@ def neighbour(bed: Bed) -> Peer:
 def second(bed: Bed) -> Peer:
     """The device outside the cluster in the second tailnet.
 
-    The control server of that tailnet accepts the tailnet's original OAuth client again, if a test has replaced it.
+    The fixture makes the original OAuth client of that tailnet valid again, in case an earlier run has replaced it.
     """
     replace_client(bed.machines["wan"], SECOND)
     return bed.peers()[2]

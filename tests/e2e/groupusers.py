@@ -63,11 +63,11 @@ class GroupUsers:
         self._tailnets = [Management.log_in(wan, peer.tailnet) for peer in peers]
 
     def begin(self) -> None:
-        """Make a Tailnet and both groups, and wait until their proxies are ready.
+        """Make a Tailnet and both `GROUPS`, and wait until the proxies of the groups are ready.
 
         Also give the Go operator a permission that its chart lacks. Without the permission, an API server with the
-        admission plugin OwnerReferencesPermissionEnforcement, such as that of the bed, refuses the children of its
-        groups.
+        admission plugin OwnerReferencesPermissionEnforcement, such as that of the bed, refuses the children that the
+        Go operator makes for ProxyGroups.
         """
         self.cluster.apply(*go_operator.permission("proxygroups"), CREDENTIALS, TAILNET)
 

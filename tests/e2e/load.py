@@ -68,7 +68,7 @@ class Load:
     @classmethod
     @contextmanager
     def from_device(cls, device: Peer, words: str, targets: Sequence[str], rate: float = RATE) -> Iterator["Load"]:
-        """Run a Load on the machine of a device during the block; otherwise as `on`."""
+        """Run a Load on the machine of *device* during the block. The rest is as for `on`."""
         device.ask_magic_dns()
         argv: list[str | Path] = [sys.executable, _PROGRAM, str(rate), words, *targets]
         with TemporaryDirectory() as folder:

@@ -57,9 +57,10 @@ def _on_the_wire(device: Peer) -> str:
 
 
 def await_configs(cluster: Cluster, server: str) -> None:
-    """Wait until every relay has read a config with *server* as its control server, or with none if *server* is empty.
+    """Wait until the Pod of every relay sees a config with the control server *server*.
 
-    The control server in a config shows which operator wrote it, because the Go operator names none.
+    If *server* is empty, wait for configs without a control server. This shows which operator has written a config,
+    because the Go operator writes no control server into it.
     """
     eventually(lambda: set(_written(cluster)) == {server}, f"configs of relays with the control server {server!r}")
     cluster.remount(NAMESPACE, OF_RELAYS)

@@ -51,7 +51,10 @@ Standing = tuple[object, ...]
 
 
 class Mode:
-    """A mode of the API server proxy, the moment of the upgrade to this mode, and the moment when a Pod had it."""
+    """An upgrade of the release to a mode of the API server proxy.
+
+    It began at the moment *began*. By the moment *there*, a Pod in this mode was ready.
+    """
 
     def __init__(self, cluster: Cluster, images: ProductImages, mode: str, http: str = "false") -> None:
         self.began = datetime.now(UTC)

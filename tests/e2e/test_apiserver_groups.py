@@ -90,7 +90,7 @@ def alice(bed: Bed, home: Peer, acme_root: Path, tmp_path_factory: pytest.TempPa
     return user
 
 
-def test_the_api_server_knows_a_user_of_the_groups_url_by_the_login_name(cluster: Cluster, alice: ApiUser) -> None:
+def test_at_the_url_of_a_group_the_api_server_knows_a_user_by_the_login_name(cluster: Cluster, alice: ApiUser) -> None:
     status = cluster.look(KAPI)["status"]
     assert status["url"] == f"https://{dns_name('kapi')}"
     assert status["url"] in alice.configure("kapi")
@@ -142,7 +142,10 @@ def test_no_new_connection_fails_while_a_group_of_api_server_proxies_is_restarte
 
 
 def probe(label: str) -> str:
-    """Return the target of a `Load` at the name of *label*: a path that needs no authentication."""
+    """Return the URL of /readyz at the group named *label*, as a target of a `Load`.
+
+    A request for this URL needs no authentication.
+    """
     return f"https://{dns_name(label)}:443/readyz"
 
 

@@ -1,6 +1,6 @@
 """`tsoperator check` with a kubeconfig finds each of a dozen faults, and finds nothing in a healthy cluster.
 
-`tsoperator list` shows the objects from outside of the cluster, too, through a port-forward.
+Outside of the cluster, `tsoperator list` reads the leader's report through a port-forward.
 """
 
 import json
@@ -95,7 +95,7 @@ def test_the_documented_port_forward_leads_to_the_status_page_of_the_leading_pod
     assert report["namespace"] == NAMESPACE
 
 
-def test_the_command_list_works_in_the_leading_pod_and_refers_to_this_pod_in_the_standby(
+def test_in_the_standby_the_command_list_fails_and_names_the_leading_pod_in_which_it_works(
     cluster: Cluster, namespace: str
 ) -> None:
     service = exposed_service(namespace, "lb", BALANCED)

@@ -17,7 +17,7 @@ PODS = 20  # the number of Pods that try a new Service, one after the other
 
 
 def reaches(cluster: Cluster, client: Object, host: str) -> bool:
-    """Wait until *client* gets the greeting of the device from *host*. Then return True.
+    """Wait until *client* gets the device's greeting at the address or name *host*. Then return True.
 
     The first packets can be lost while WireGuard connects.
     """

@@ -112,7 +112,7 @@ def test_a_pod_reaches_a_service_by_the_name_of_its_device(
     eventually(lambda: cluster.curl(client, f"http://{host}/").strip() == PAGE, f"the page of {host}")
 
 
-def test_an_event_says_that_a_service_without_a_cluster_ip_has_no_name(
+def test_an_event_says_that_a_service_without_a_cluster_ip_has_no_name_in_the_clusters_dns(
     cluster: Cluster, nameserver: str, pages: str
 ) -> None:
     service = exposed_service(pages, "cloud", {"type": "ExternalName", "externalName": "db.example.org"}, expose="true")

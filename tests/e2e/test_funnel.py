@@ -1,4 +1,4 @@
-"""Funnel: only proxies of Services and Ingresses that ask for Funnel accept connections from it.
+"""Funnel: only a proxy whose Service or Ingress asks for Funnel accepts connections from the Internet.
 
 The device outside plays the part of Funnel's servers. The bed's tailnet allows every device to do so.
 """

@@ -69,7 +69,7 @@ def test_an_image_adds_only_its_own_program_to_its_base(image: Image) -> None:
     assert [entry.name for entry in image.added if entry.name.partition("/")[0] not in ("", ".", "app")] == []
 
 
-def test_only_the_nameservers_image_has_the_compiled_loop_in_less_than_a_megabyte(image: Image) -> None:
+def test_only_the_nameservers_image_has_the_compiled_loop_which_takes_less_than_a_megabyte(image: Image) -> None:
     found = {Path(entry.name).name: entry.size for entry in image.added if "_udploop" in entry.name}
     modules = {name: size for name, size in found.items() if name.endswith(".so")}
     assert len(modules) == (image.target == "nameserver")

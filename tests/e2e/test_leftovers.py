@@ -73,7 +73,9 @@ def test_the_leftovers_of_a_bed_include_the_namespace_the_mount_and_the_processe
     assert any(str(machine.folder) in line for line in found if line.startswith("processes: new"))
 
 
-def test_a_removed_isolation_leaves_none_of_its_changes(machine: Isolation, before: Snapshot, tmp_path: Path) -> None:
+def test_a_removed_isolation_leaves_no_changes_on_the_machine(
+    machine: Isolation, before: Snapshot, tmp_path: Path
+) -> None:
     machine.run(["mount", "-t", "tmpfs", "tmpfs", "/mnt"])
     machine.run(["sh", "-c", "echo nameserver 192.0.2.1 > /etc/resolv.conf; mkdir /var/lib/left-behind"])
     machine.run(["sh", "-c", "setsid sleep 600 > /dev/null 2>&1 & exec iptables -A INPUT -j DROP"])

@@ -164,7 +164,7 @@ def test_the_clusters_dns_answers_a_question_in_mixed_case_with_the_name_in_the_
 
 
 def asked(bed: Bed, server: str, name: str, rtype: str) -> str:
-    """Return the name in the question section of a response, in its original case."""
+    """Ask *server* for *name*, and return the name as the question section of the response spells it."""
     words = ["dig", "+time=1", "+tries=1", "+noall", "+question", f"@{server}", name, rtype]
     (question,) = [line for line in bed.machines["node"].run(words, timeout=10).splitlines() if line.endswith(rtype)]
     return question.removeprefix(";").split()[0]

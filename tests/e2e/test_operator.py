@@ -1,4 +1,4 @@
-"""The operator's process is killed in the middle of its work, replaced by another leader, or removed."""
+"""Tests that kill the operator in the middle of its work, let another replica lead, or remove the operator."""
 
 import asyncio
 import signal
@@ -65,7 +65,7 @@ def kill_leader(cluster: Cluster) -> float:
 
 
 def has_noted(cluster: Cluster) -> Object | None:
-    """Return the Lease if its holder has written the ID of its present container there, and None otherwise."""
+    """Return the Lease, or None if the leader hasn't yet written into the Lease in which container it runs."""
     lease = product.lease(cluster.bed)
     return lease if noted(lease) is not None else None
 

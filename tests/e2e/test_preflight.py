@@ -1,4 +1,4 @@
-"""On a machine that can't run a bed, the testbed says why at once, and a test run prints one line."""
+"""On a machine that can't run a bed, the testbed reports the reason at once, and a test run ends with one line."""
 
 import os
 import subprocess

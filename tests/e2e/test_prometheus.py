@@ -146,7 +146,7 @@ def test_every_alert_is_tested() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.alert)
-def test_an_alert_fires_when_it_should_and_only_then(case: Case, tmp_path: Path) -> None:
+def test_an_alert_fires_with_series_that_show_its_fault_and_not_with_calm_series(case: Case, tmp_path: Path) -> None:
     assert (_fires(case, case.fires, tmp_path), _fires(case, case.calm, tmp_path)) == (True, False)
 
 

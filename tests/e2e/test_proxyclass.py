@@ -45,7 +45,7 @@ def metrics_url(cluster: Cluster, service: Object) -> str:
 
 
 def revisions(cluster: Cluster, service: Object) -> list[Object]:
-    """Return every revision of its Pod template that the proxy's StatefulSet has had."""
+    """Return the ControllerRevisions of the proxy's StatefulSet: one for each Pod template that it has had."""
     return cluster.listed("controllerrevisions", NAMESPACE, {"app": cluster.look(service)["metadata"]["uid"]})
 
 

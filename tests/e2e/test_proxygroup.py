@@ -62,7 +62,7 @@ def go_on(load: Load) -> None:
     load.end()
 
 
-def test_a_pod_reaches_a_device_through_an_egress_group_by_the_name_of_the_service_and_of_the_device(
+def test_a_pod_reaches_a_device_through_an_egress_group_by_the_names_of_the_service_and_the_device(
     load: Load, say: Say
 ) -> None:
     began = time.time()

@@ -1,6 +1,7 @@
-"""During all tests the API server denied our programs no request, and they have no permission that they don't use.
+"""During all tests the API server denied no request of our programs, and they used all their permissions.
 
-Our programs are the operator, its nameserver and its proxies.
+Our programs are the operator, its nameserver and its proxies. `UNUSED` and `RACES` have the permissions that they
+need not use.
 """
 
 import json

@@ -173,7 +173,7 @@ def request(user: ApiUser, method: str, path: str, *words: str) -> str:
 
 
 def source(device: Peer) -> Object:
-    """Return the fields of a recording that describe the device of the session."""
+    """Return the fields by which a recording says that its session came from *device*."""
     node = device.status()["Self"]
     return {"srcNode": device.fqdn, "srcNodeID": node["ID"]}
 
@@ -314,7 +314,7 @@ def seen_by_api_server(cluster: Cluster, path: str) -> Object:
 
 @pytest.fixture(scope="module")
 def events(ground: Ground, space: str) -> list[Object]:
-    """The recorded events of requests of all shapes."""
+    """The events that a recorder stored about requests of all `SHAPES` by Alice, and about one by the machine."""
     first, _ = ground.recorders
     ground.record(first, enableEvents=True)
     first.forget()
@@ -346,7 +346,7 @@ def test_the_recorder_gets_a_description_of_each_request_like_that_in_the_audit_
 
 
 @pytest.mark.parametrize("fault", [{"noEvents": True}, {"failure": "the disk is full"}], ids=["old", "failing"])
-def test_requests_that_must_be_recorded_are_refused_if_the_recorder_cannot_store_events(
+def test_the_proxy_refuses_requests_that_must_be_recorded_if_the_recorder_cannot_store_events(
     ground: Ground, fault: Object
 ) -> None:
     first, _ = ground.recorders
@@ -367,7 +367,7 @@ def test_requests_that_must_be_recorded_are_refused_if_the_recorder_cannot_store
         ("POST", f"/api/v1/nodes/{FIRST_NODE.name}/proxy/portForward/SPACE/web", "port-forward"),
     ],
 )
-def test_if_recording_is_enforced_sessions_that_the_proxy_cannot_record_are_refused(
+def test_if_recording_is_enforced_the_proxy_refuses_sessions_that_it_cannot_record(
     ground: Ground, space: str, method: str, path: str, words: str
 ) -> None:
     ground.record()
@@ -396,7 +396,7 @@ def test_the_sessions_of_a_debugged_pod_are_recorded(ground: Ground, space: str)
     ]
 
 
-def test_a_caller_whose_grants_cannot_be_read_is_refused(ground: Ground, space: str) -> None:
+def test_the_proxy_refuses_the_requests_of_a_caller_whose_grants_it_cannot_read(ground: Ground, space: str) -> None:
     ground.record()
     ground.replace_rules(alice={"enforceRecorder": "yes"}, machine={})
     said = request(ground.alice, "GET", "/version")
@@ -409,7 +409,10 @@ def test_a_caller_whose_grants_cannot_be_read_is_refused(ground: Ground, space: 
 def both_ticking(
     ground: Ground, space: str, where: RecorderDevice, environment: Environment
 ) -> Iterator[tuple[Running, Running]]:
-    """Run two commands that print all the time, for Alice and for the machine, while one recorder records both."""
+    """Run two commands that print all the time, for Alice and for the machine, while the recorder *where* records both.
+
+    *environment* are more environment variables of kubectl. Yield Alice's command first.
+    """
     ground.record(where)
     words = ["-n", space, "exec", "-it", "web", "--", "sh", "-c", TICKING]
     users = (ground.alice, ground.machine)
@@ -420,7 +423,10 @@ def both_ticking(
 
 
 def check_end(enforced: Running, words: str, began: float) -> float:
-    """Check that a session ends with *words* on its terminal, in time. Return the seconds that it took."""
+    """Check that the session *enforced* ends at most `PATIENCE` seconds after *began*, with *words* on its terminal.
+
+    Return the seconds since *began*, a time by `time.monotonic`.
+    """
     left = began + PATIENCE - time.monotonic()
     eventually(lambda: not enforced.process.alive, "the end of the session", left)
     said = enforced.output[-2000:]

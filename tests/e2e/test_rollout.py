@@ -71,7 +71,7 @@ def rollout(
 
 
 def push_again(bed: Bed, image: str) -> str:
-    """Push an image with another tag, and return its name."""
+    """Give the pushed *image* another name in the registry, and return this name."""
     name = f"{image}-next"
     registry.copy(bed.paths, bed.machines["node"], image, name)
     return name

@@ -29,7 +29,7 @@ ROTATED = replace(SECOND, client_id="kRotatedCNTRL", client_secret="tskey-client
 
 
 def credentials(client: BedTailnet) -> Object:
-    """Return the Secret with an OAuth client."""
+    """Return the Secret with the ID and the secret of *client*'s OAuth client."""
     metadata = {"namespace": NAMESPACE, "name": SECRET}
     data = {"client_id": client.client_id, "client_secret": client.client_secret}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data}
@@ -59,7 +59,7 @@ def abroad(cluster: Cluster, nameserver: str, second: Peer) -> Iterator[Object]:
 
 
 def logged_in(cluster: Cluster, client: BedTailnet = SECOND) -> Management:
-    """Return the management API of the second tailnet, as the OAuth client of *client* uses it."""
+    """Return a client of the second tailnet's management API, logged in with the OAuth client in *client*."""
     return Management.log_in(cluster.bed.machines["wan"], client)
 
 
@@ -142,7 +142,7 @@ def operators(cluster: Cluster) -> list[tuple[str, int]]:
     return sorted(identity(pod) for pod in cluster.listed("pods", NAMESPACE, {"app": "operator"}))
 
 
-def test_a_deleted_tailnet_stays_while_an_object_uses_the_tailnet(cluster: Cluster, abroad: Object) -> None:
+def test_a_deleted_tailnet_object_stays_while_a_group_or_a_connector_names_it(cluster: Cluster, abroad: Object) -> None:
     cluster.delete("tailnet", "second")
 
     def refused() -> bool:

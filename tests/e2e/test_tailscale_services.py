@@ -27,9 +27,9 @@ def serve(host: Peer, service: str, *flags: str) -> None:
 
 
 def lead(host: Peer, addresses: Sequence[str], action: str) -> None:
-    """Make *host* lead packets for a Tailscale Service to its own addresses, by rules like those of containerboot.
+    """Make *host* lead packets for *addresses*, those of a Tailscale Service, to the addresses of the device *host*.
 
-    *action* adds or deletes the rules.
+    It does so by rules like those of containerboot. *action* adds or deletes the rules.
     """
     own = host.tailscale("ip").split()
     for command, address, destination in zip(("iptables", "ip6tables"), addresses, own, strict=True):

@@ -77,7 +77,10 @@ def left(
 
 
 def hold(cluster: Cluster, lease: Object) -> None:
-    """Restore the Lease with its holder, as if the chart's Role had been deleted before the leader could release it."""
+    """Write *lease* with its holder into the cluster, as if the leader had not released the Lease when it ended.
+
+    This can happen if the chart's Role is deleted first.
+    """
     metadata = {name: value for name, value in lease["metadata"].items() if name not in ("resourceVersion", "uid")}
     cluster.bed.kubectl("replace", "-f", "-", stdin=yaml.safe_dump({**lease, "metadata": metadata}))
 

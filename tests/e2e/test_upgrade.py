@@ -129,7 +129,10 @@ def back(
     outside: Peer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Stage:
-    """A rollback to the Go operator by `helm rollback`, after our operator has made proxies of every kind, too."""
+    """A rollback to the Go operator by `helm rollback`.
+
+    Before it, our operator makes proxies of every kind, beside those that the Go operator made.
+    """
     cluster, bed = users.cluster, users.cluster.bed
     users.add("ours")
     users.check(acme_root)

@@ -45,7 +45,11 @@ class Run(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A move: the `Standing` before and after it, Alice's broken sessions, and when containers ran the device."""
+    """A move: the `Standing` before and after it, and the observations during it.
+
+    *broken* is the number of Alice's sessions that broke. *runs* has a `Run` for each container that had the proxy's
+    device.
+    """
 
     before: Standing
     after: Standing
@@ -77,7 +81,10 @@ class Mover:
 
     @contextmanager
     def _watching(self, name: str) -> Iterator[Running]:
-        """Watch ConfigMaps as Alice during the block. Each time when the session breaks, it starts again."""
+        """Watch ConfigMaps as Alice during the block, and start the watch again each time when it breaks.
+
+        The name of the file with the output contains *name*.
+        """
         with self.alice.repeating(f"watch-{name}", *self._watch()) as running:
             eventually(lambda: "kube-root-ca.crt" in running.output, "the first object of the watch", 20)
             yield running
@@ -170,7 +177,10 @@ def ours(mover: Mover, images: ProductImages) -> Stage:
 
 
 def check(stage: Stage) -> None:
-    """Check that a move changed nothing, broke one session of Alice, and never had two containers run the device."""
+    """Check that a move changed nothing in the `Standing`, and broke one session of Alice.
+
+    Also check that the old container with the proxy's device ended before the new one began.
+    """
     assert stage.after == stage.before
     assert stage.broken == 1
     before, after = stage.runs

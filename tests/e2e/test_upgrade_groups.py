@@ -52,7 +52,10 @@ def users(
 
 @contextmanager
 def changing(users: GroupUsers, maker: str) -> Iterator[list[Outcome]]:
-    """Open new connections all the time during the block, and yield a list that gets their outcomes at the end."""
+    """Open new connections through the Services of *maker* all the time during the block.
+
+    Yield a list, which gets the outcomes of the connections at the end.
+    """
     outcomes: list[Outcome] = []
     with users.at_work(maker) as loads:
         began = time.time()  # the very first packets may be lost: the WireGuard path is made then
@@ -93,7 +96,10 @@ def test_no_connection_through_an_egress_group_fails_while_our_operator_replaces
 
 @pytest.fixture(scope="module")
 def back(ours: Stage, users: GroupUsers) -> Stage:
-    """A rollback to the Go operator by `helm rollback`, after our operator has added Services, too."""
+    """A rollback to the Go operator by `helm rollback`.
+
+    Before it, our operator adds Services to the groups, beside those that the Go operator added.
+    """
     bed = users.cluster.bed
     users.add("ours")
     before = users.inventory()

@@ -165,7 +165,7 @@ def test_no_connection_to_an_ingress_group_fails_while_our_operator_replaces_the
 def back(ours: Stage, users: HostingUsers) -> Stage:
     """A rollback to the Go operator by `helm rollback`.
 
-    The Go operator also gets the objects that our operator has made.
+    After it, the Go operator also reconciles the objects of users for which our operator made children.
     """
     bed = users.cluster.bed
     before = users.inventory("go", "ours")

@@ -1,4 +1,7 @@
-"""An installation without a registry for images: the node imports a file, and the chart is in an OCI registry."""
+"""An installation without a registry for images: the node imports the images from a file.
+
+Only the chart is in an OCI registry.
+"""
 
 import re
 import shutil

@@ -49,7 +49,7 @@ _IN_NAMESPACES = "services,ingresses"
 class Inventory(NamedTuple):
     """The inventory that must not change: Pods and StatefulSets of proxies, devices, auth keys, and users' objects.
 
-    *endpoints* are the addresses of relays: those in PeerRelays, and those in Services with their UIDs.
+    *endpoints* has the addresses in the status of each PeerRelay, and the UID and the status of each relay's Service.
     """
 
     pods: dict[str, tuple[str, int]]

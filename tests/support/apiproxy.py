@@ -131,7 +131,10 @@ class Ground:
 
     @asynccontextmanager
     async def connected(self, source: str = ALICE, local: str = "127.0.0.1") -> AsyncIterator[Connection]:
-        """Connect to the proxy from *local*, with the caller's *source* in a PROXY header or, if empty, without one."""
+        """Connect to the proxy from *local*, and send a PROXY header with *source* as the caller's address.
+
+        If *source* is empty, send no header.
+        """
         reader, writer = await asyncio.open_connection("127.0.0.2", self.port, local_addr=(local, 0))
         try:
             connection = Connection(reader, writer)
@@ -149,7 +152,11 @@ class Ground:
         most: ConnectionLimits | None = None,
         patience: float = 5.0,
     ) -> AsyncIterator[None]:
-        """Run the proxy while the context lasts."""
+        """Run the proxy in *mode* while the context lasts.
+
+        *limits* are its time limits for a client, and *most* its limits on connections. The API server and tailscaled
+        must answer within *patience* seconds.
+        """
         token = self.token if mode is AccessMode.AUTH else None
         api_server = ApiServer("127.0.0.1", self.api.port, self.api.ca, token, patience)
         local_api = LocalApi(self.socket, patience)

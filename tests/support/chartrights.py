@@ -65,8 +65,8 @@ def chart_rights() -> Rights:
 def complaints(used: Iterable[Right]) -> Iterator[str]:
     """Yield a sentence for each right of the chart that is neither in *used* nor in `UNUSED`.
 
-    Also yield one for each right in `UNUSED` that is used after all, unless it is in `BY_CHANCE`, or that the chart
-    doesn't give.
+    Also yield a sentence for each right in `UNUSED` that the chart doesn't give, and for each that is in *used* but not
+    in `BY_CHANCE`.
     """
     granted = chart_rights().granted
     unused = granted.difference(used)

@@ -115,7 +115,7 @@ class EchoingServer:
 
     @contextmanager
     def away(self, *, silent: bool = False) -> Iterator[None]:
-        """Accept no connections while the context lasts. If *silent*, the kernel accepts them, and nobody answers."""
+        """Refuse connections while the context lasts or, if *silent*, let the kernel accept them but answer nothing."""
         self._stop()
         try:
             with socket.create_server(("127.0.0.1", self.port)) if silent else contextlib.nullcontext():

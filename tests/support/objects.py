@@ -211,7 +211,7 @@ def with_conditions(pod: Object, *conditions: tuple[str, str, str]) -> Object:
 
 
 def down(pod: Object) -> Object:
-    """Return *pod* with the conditions that it has if its node dies after its readiness gate has opened."""
+    """Return *pod* with the conditions of a Pod whose node has died after the Pod's readiness gate had opened."""
     return with_conditions(pod, (EGRESS_GATE, "True", ""), ("Ready", "False", ""))
 
 

@@ -152,8 +152,8 @@ class World:
 
     *store* contains the objects of the cluster and announces changes. *requests* counts the requests to the API server
     so far, at least those of the operator. *quiet* and *patience* are as `QUIET` and `PATIENCE`. Proxies join the
-    *tailnets*; the operator reaches their health ports through *health_proxy_url*. The *balancers* give load balancers
-    their addresses.
+    *tailnets*. The operator reaches the health ports of proxies through *health_proxy_url*. *balancers* gives addresses
+    to Services of type LoadBalancer without a class.
     """
 
     api: KubeClient

@@ -324,7 +324,7 @@ def _matters(obj: Object) -> bool:
 
 
 def _merged(obj: Object, patch: Object) -> Object:
-    """Return *obj* as the API server stores it after *patch* of a node: with the conditions that others have set."""
+    """Return *obj* with the node's *patch* merged into it. Keep the conditions of other types that *obj* has."""
     made: Object = merge_patch(obj, patch)
     given = (patch.get("status") or {}).get("conditions") or ()
     if not given:
@@ -335,7 +335,7 @@ def _merged(obj: Object, patch: Object) -> Object:
 
 
 def _stands(resource: objects.Resource, obj: Object) -> bool:
-    """Tell whether *obj* is one that exists before any test. No custom resource and no Secret does."""
+    """Tell whether *obj* exists before any test. A custom resource or a Secret never does."""
     return resource not in _NEVER_THERE and obj["metadata"]["name"] in _FURNITURE
 
 
@@ -356,5 +356,5 @@ def _end(client: KubeClient, pod: Object) -> Awaitable[object]:
 
 
 def _named(resource: objects.Resource) -> Resource:
-    """Return the operator's Resource for a kind of clustersim."""
+    """Return the operator's `Resource` for *resource*, the same kind as clustersim describes it."""
     return Resource(resource.group, resource.version, resource.plural, resource.kind, resource.namespaced)

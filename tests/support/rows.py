@@ -1,4 +1,4 @@
-"""Plays rows, the cases of the tests of a plan, on a simulated API server with the whole operator."""
+"""Plays rows on a simulated API server with the whole operator. A row is one case of a test of plans."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

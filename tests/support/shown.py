@@ -1,4 +1,4 @@
-"""A cache without watches: a test says which objects it shows."""
+"""A cache without watches, for tests: it has only the objects that a test puts into it."""
 
 from tsoperator.api.objects import Key, Object, Resource, key_of, resource_of
 from tsoperator.runtime.cache import Cache, Listener

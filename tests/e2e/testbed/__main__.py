@@ -71,7 +71,10 @@ def up(paths: Paths, arguments: argparse.Namespace) -> int:
 
 
 def down(paths: Paths, arguments: argparse.Namespace) -> int:
-    """Stop beds of both kinds, or with `--api-only` only that kind. Print the leftovers. Return 1 if there are any."""
+    """Stop both kinds of bed or, with `--api-only`, only the bed without a node.
+
+    Print the leftovers, and return 1 if there are any.
+    """
     progress = Progress()
     left: list[str] = []
     with locked(paths.work, "down"):

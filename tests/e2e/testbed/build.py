@@ -1,7 +1,7 @@
 """Builds the programs of the testbed, and the file system of its images, into a cache outside the source tree.
 
 Each part is built in a temporary folder, which gets its final name when the part is complete. So all complete parts
-remain after an interrupted build. Go's own cache shortens the next build of the others.
+remain after an interrupted build. Go's own cache shortens the next build of a part that isn't complete.
 """
 
 import re

@@ -79,9 +79,9 @@ ACME_ENV = {"TS_DEBUG_ACME_DIRECTORY_URL": ACME_URL}
 class Listening(NamedTuple):
     """The addresses of a tailnet's servers.
 
-    *control* is the address of its control server. At *acme*, the same program forwards the requests of ACME clients to
-    the ACME server. *keeper* is the port of its keeper. *secure* is the address at which the control server also
-    listens for HTTPS, or "" for none.
+    *control* is the address of its control server. *acme* is the address at which the program of the control server
+    forwards the requests of ACME clients to the ACME server. *keeper* is the port of the tailnet's keeper. *secure* is
+    the address at which the control server also listens for HTTPS, or "" for none.
     """
 
     control: str
@@ -91,7 +91,7 @@ class Listening(NamedTuple):
 
 
 def acme_authority(paths: Paths) -> Pki:
-    """Return the CA that signs the certificate of the servers. Make the CA and the certificate if they are missing.
+    """Return the CA that signs the certificate of the HTTPS servers here. Make both if they are missing.
 
     Later beds use the same CA, because existing images trust it.
     """
@@ -123,7 +123,9 @@ def start(paths: Paths, daemons: Daemons, wan: Isolation, folder: Path) -> None:
 def start_tailnet(
     paths: Paths, daemons: Daemons, at: Listening, inside: Isolation | None = None, tailnet: Tailnet = FIRST
 ) -> None:
-    """Start the control server and the keeper of a tailnet, and wait until both answer.
+    """Start the control server and the keeper of *tailnet*, and wait until both answer.
+
+    They listen *at* the given addresses: *inside* an isolation or, if *inside* is None, on the machine itself.
 
     Raises: BedError: a program does not start, for example because the STUN port 3478 is in use.
     """

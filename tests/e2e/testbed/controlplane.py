@@ -69,7 +69,7 @@ class Excuse(NamedTuple):
 class ControlPlane:
     """The programs of the control plane.
 
-    They run *inside* an isolation with the node's address or, if that is None, on the machine's loopback.
+    They run *inside* an isolation that has the node's address. If *inside* is None, they run on the machine's loopback.
     """
 
     paths: Paths

@@ -31,7 +31,7 @@ test -z "$ours" || echo -1 > $rules/$ours
 def emulated(progress: Progress) -> Iterator[None]:
     """Let the kernel run programs of the other architecture by QEMU during the block, also in containers and chroots.
 
-    Raises: BedError: QEMU can't be installed, or the kernel takes no rule for it.
+    Raises: BedError: QEMU can't be installed, or the kernel refuses the rule by which it would use QEMU.
     """
     packages.install(progress, packages.EMULATOR)
     rule = _RULE.read_text().strip().replace(_DEBIANS, _OURS, 1)

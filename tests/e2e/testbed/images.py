@@ -33,7 +33,10 @@ class Images:
         registry.push(self.paths, self.node, rootfs.layout(self.paths), registry.BASE)
 
     def push_files(self, name: str, files: Files, start: oci.Start, base: bool = True) -> None:
-        """Push an image *name* with *files*: on top of the base image, or without *base* as its only content."""
+        """Push an image *name* with *files* and, if *base*, with those of the base image below them.
+
+        *start* is the command and the environment of its containers.
+        """
         with self._scratch(name) as scratch:
             layer = scratch / "layer.tar"
             oci.write_layer(layer, files)
@@ -81,7 +84,10 @@ class Images:
         return self.paths.cache / "buildah"
 
     def _buildah(self, *words: str, timeout: float, before: Sequence[str] = ()) -> str:
-        """Run buildah in a mount namespace of its own, so that all its mounts end with it."""
+        """Run buildah in a mount namespace of its own, so that all its mounts end with it.
+
+        The command line begins with *before*, such as the words that `registry.reach` returns.
+        """
         self._storage.mkdir(parents=True, exist_ok=True)
         graph, state = self.storage
         folders = [f"--root={graph}", f"--runroot={state}"]

@@ -13,6 +13,8 @@ from tests.e2e.testbed.errors import BedError
 def locked(folder: Path, doing: str) -> Iterator[None]:
     """Hold the lock of *folder* during the block. The folder is created if necessary.
 
+    *doing* names this command in the error that another command gets meanwhile.
+
     Raises: BedError: another process holds the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -50,7 +50,7 @@ class Management:
         return found
 
     def device(self, hostname: str) -> Device | None:
-        """Return the device whose MagicDNS name has *hostname* as its first label, if there is one."""
+        """Return the device whose MagicDNS name has *hostname* as its first label, or None."""
         return next(
             (device for device in self.devices() if device["name"] == f"{hostname}.{self.tailnet.domain}"), None
         )
@@ -65,7 +65,7 @@ class Management:
         return found
 
     def service(self, name: str) -> Service | None:
-        """Return the Tailscale Service called *name*, if there is one."""
+        """Return the Tailscale Service called *name*, or None if it doesn't exist."""
         return next((service for service in self.services() if service["name"] == name), None)
 
     def put_service(self, name: str, ports: Sequence[str], tags: Sequence[str] = ()) -> Service:
@@ -106,7 +106,8 @@ class Management:
         """Replace the grants of application capabilities in the policy.
 
         A grant is ``{"src": […], "dst": […], "app": {…}}`` as in the policy. Sources and destinations are tags, login
-        names of users, or ``*``. A rule with ``recorder``, a list of tags, gets the addresses of the recorders.
+        names of users, or ``*``. If a rule has ``recorder``, a list of tags, the keeper adds the addresses of the
+        recorders with these tags.
         """
         self._post("grants", grants)
 

@@ -101,7 +101,7 @@ class Node:
         shutil.rmtree(self.folder)
 
     def _named(self, program: str) -> str:
-        """Return the name of *program* of this node among the programs of the bed."""
+        """Return the name that this node's *program* has in the bed's `Daemons`."""
         return program if self.place == FIRST_NODE else f"{self.place.name}-{program}"
 
     @property

@@ -77,7 +77,7 @@ class Peer:
         return self.folder / "tailscaled.sock"
 
     def tailscale(self, *arguments: str | Path, timeout: float = 60) -> str:
-        """Run a `tailscale` command. Raises BedError."""
+        """Run a `tailscale` command, and return its output. Raises BedError if the command fails."""
         return self.machine.run([self.program, f"--socket={self.socket}", *arguments], timeout=timeout)
 
     def status(self) -> dict[str, Any]:
@@ -120,7 +120,10 @@ class Peer:
         return bytes.fromhex(self.machine.run(words))
 
     def curl(self, *arguments: str | Path, timeout: float = 10) -> str:
-        """Run curl by tailscaled's SOCKS5 server, which knows the tailnet, and return the output. Raises BedError."""
+        """Run curl through tailscaled's SOCKS5 server, which knows the tailnet, and return the output.
+
+        Raises BedError if curl fails or the status is an error.
+        """
         curl = ["curl", "-sS", "--fail", "--proxy", f"socks5h://{PROXY}", "--max-time", str(timeout)]
         return self.machine.run([*curl, *arguments], timeout=timeout + 5)
 

@@ -1,8 +1,8 @@
-"""Stores the auth keys, devices and Services of a tailnet whose devices are real, in clustersim's control server.
+"""The keeper: stores the auth keys, devices and Tailscale Services of a tailnet whose devices are real.
 
-This program is the keeper. It runs behind the program `control` (`parts/control`), which passes management requests on
-to it and asks it about every client that registers. `control` applies to the real control server what this program
-stores for each device. Run it with ``python -m``.
+It stores them in a simulated control server of clustersim. The program `control` (`parts/control`) passes management
+requests on to the keeper, and asks the keeper about every client that registers. `control` applies to the real control
+server what the keeper stores for each device. Run the keeper with ``python -m``.
 """
 
 import argparse
@@ -23,7 +23,10 @@ _EXIT = ("0.0.0.0/0", "::/0")  # the routes of an exit node: devices choose whic
 
 
 class RealDevices:
-    """Private HTTP routes beside the API, for the program `control` and for tests. All are POST with JSON."""
+    """Private HTTP routes beside the management API, for the program `control` and for tests.
+
+    All of them accept a POST with JSON.
+    """
 
     def __init__(self, tailnet: Tailnet) -> None:
         self._tailnet = tailnet
@@ -32,7 +35,7 @@ class RealDevices:
 
     @web.middleware
     async def count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Count *request* if it is one of the API, and let *handler* answer it."""
+        """Count *request* if it is a request to the management API, and let *handler* answer it."""
         resource = request.match_info.route.resource
         if resource is not None and request.path.startswith("/api/"):
             self._calls[f"{request.method} {resource.canonical}"] += 1
@@ -115,7 +118,10 @@ class RealDevices:
         return web.json_response({"devices": devices, "services": services, "policy": policy})
 
     async def _show_calls(self, _request: web.Request) -> web.Response:
-        """Answer with the number of requests of the API so far, by method and path, such as ``GET /api/v2/…/{id}``."""
+        """Answer with the number of requests to the management API so far, by method and path.
+
+        The key of a number is such as ``GET /api/v2/…/{id}``.
+        """
         return web.json_response(self._calls)
 
     async def _replace_client(self, request: web.Request) -> web.Response:
