@@ -41,7 +41,7 @@ def role(dnsconfig: DNSConfig, settings: Settings) -> Object:
 
 
 def role_binding(dnsconfig: DNSConfig, settings: Settings) -> Object:
-    """Return the RoleBinding that gives this Role to the ServiceAccount of the nameserver of *dnsconfig*."""
+    """Return the RoleBinding that gives the Role of `role` to the ServiceAccount of the nameserver of *dnsconfig*."""
     reference = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": NAMESERVER}
     subject = {"kind": SERVICEACCOUNT.kind, "name": NAMESERVER, "namespace": settings.namespace}
     return _child(dnsconfig, settings, ROLEBINDING, {"roleRef": reference, "subjects": [subject]})

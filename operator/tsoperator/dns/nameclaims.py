@@ -80,7 +80,7 @@ UNCONTESTED: Final = Claim()
 
 
 def holding(claims: Iterable[Claim]) -> Claim:
-    """Return the claim that wins a name, out of at least one claim.
+    """Return the claim in *claims* that wins the name. *claims* must not be empty.
 
     The winner shares the name with the other claims that have the same ports.
     """
@@ -94,9 +94,10 @@ def egress_claim(service: Object, standing: Standing) -> Claim:
 
 
 def noted_claim(child: Object, parent: Object | None, name: str) -> Claim:
-    """Return the claim of *parent* to *name*, which is noted on *child*, the Service in front of the parent's proxies.
+    """Return the claim of *parent* to *name*.
 
-    *parent* is None if its namespace isn't watched.
+    The name is noted on *child*, the Service in front of the parent's proxies. *parent* is None if its namespace isn't
+    watched.
     """
     way, owner = way_of(child), owner_of(child) or grouped_owner_of(child)
     if way in _OWN_DEVICES:
@@ -128,7 +129,11 @@ def noted_name(child: Object) -> str:
 
 
 def by_device_name(child: Object) -> Iterable[str]:
-    """Index Services in front of proxies by the name of the proxy's own device (`BY_DEVICE_NAME`)."""
+    """Return the values for the index `BY_DEVICE_NAME`: the name of a proxy's own device, or nothing.
+
+    *child* is the Service in front of the proxy. The result is empty if no name is noted on *child*, or if that name
+    isn't the one of the proxy's own device.
+    """
     name = noted_name(child)
     return (name,) if name and way_of(child) in _OWN_DEVICES else ()
 

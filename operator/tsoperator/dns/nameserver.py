@@ -78,7 +78,7 @@ def nameserver_labels(dnsconfig: str, namespace: str) -> dict[str, str]:
 
 
 def parse(obj: Object) -> DNSConfig | Invalid:
-    """Parse the DNSConfig *obj*. A wrong value in the annotation about its image also makes the result invalid."""
+    """Return *obj* parsed as a DNSConfig; Invalid if a field, or the annotation about its image, has a wrong value."""
     parsed, error = DNSConfig.parse(obj), _program_error(obj)
     return Invalid(error) if error and not isinstance(parsed, Invalid) else parsed
 
@@ -119,10 +119,7 @@ def nameserver_image(obj: Object, dnsconfig: DNSConfig, settings: Settings) -> N
 
 
 def _program(repo: str, likely: Program) -> Program:
-    """Return the program in an image from the repository *repo*.
-
-    It is *likely*, unless we know that *repo* has another program.
-    """
+    """Return Tailscale's program if the image repository *repo* is Tailscale's own; otherwise the program *likely*."""
     return Program.UPSTREAM if repo in _UPSTREAM_REPOSITORIES else likely
 
 

@@ -1,4 +1,4 @@
-"""A ProxyGroup as the Services and Ingresses that it serves see it.
+"""The facts about ProxyGroups that matter to the Services and Ingresses that they serve.
 
-This package has the places, ports and EndpointSlices of such Services, and the ConfigMap of the group.
+This package has the places, ports and EndpointSlices of such Services, and the ConfigMap of a group.
 """

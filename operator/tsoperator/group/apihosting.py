@@ -114,7 +114,10 @@ class APIHosting:
 
     @property
     def drains(self) -> bool:
-        """True if replica 0 still serves an old name but no longer advertises it, while other proxies do."""
+        """True if replica 0 drains: it serves an old name that other proxies still advertise.
+
+        Its own config no longer tells it to advertise that name.
+        """
         issuer = self.hosts.get(_ISSUER)
         return issuer is not None and self._is_left_to_others(issuer) and issuer.served not in issuer.advertised
 

@@ -88,7 +88,10 @@ class LabelClaim:
 
     @property
     def sole_owner(self) -> SoleOwner | None:
-        """The object as the only owner of its Tailscale Service; None if other clusters are allowed to share it."""
+        """The object, if it is a ProxyGroup: the only owner that its Tailscale Service is allowed to have.
+
+        It is None for an Ingress or a Service, because several clusters can share their Tailscale Services.
+        """
         return SoleOwner(PROXYGROUP.kind, self.key.name, uid(self.obj)) if _is_group(self.obj) else None
 
     @property
@@ -199,7 +202,11 @@ def winner(claims: Iterable[LabelClaim]) -> LabelClaim | None:
 
 
 def by_label(obj: Object) -> Iterable[str]:
-    """Index Ingresses, Services and ProxyGroups by the labels that they claim, or claimed earlier (`BY_LABEL`)."""
+    """Return the values for the index `BY_LABEL`: the label of *obj*, or nothing.
+
+    *obj* is an Ingress, a Service or a ProxyGroup. The result has its label if *obj* can claim one, or if *obj* still
+    has the finalizer for a Tailscale Service.
+    """
     return (label_of(obj),) if _may_claim(obj) or has_finalizer(obj, _FINALIZERS[obj["kind"]]) else ()
 
 

@@ -49,7 +49,10 @@ def indexed_entry(group: str, name: str) -> str:
 
 
 def by_serving_group(child: Object) -> Iterable[str]:
-    """Index the ClusterIP Services and EndpointSlices of egress Services by their ProxyGroup."""
+    """Return the values for the index `BY_SERVING_GROUP`: the name of the ProxyGroup that serves *child*, or nothing.
+
+    *child* is a Service or an EndpointSlice. The result is empty if the operator didn't make it for an egress Service.
+    """
     found = labels(child)
     name = found.get(PROXY_GROUP)
     is_egress = found.get(LABEL_SERVICE_TYPE) == SERVICE_TYPE_EGRESS and found.get(LABEL_MANAGED) == MANAGED
@@ -57,7 +60,10 @@ def by_serving_group(child: Object) -> Iterable[str]:
 
 
 def by_entry(service: Object) -> Iterable[str]:
-    """Index users' Services, and ClusterIP Services made for them, by their entry at their ProxyGroup."""
+    """Return the values for the index `BY_ENTRY`: the entry of *service* at its ProxyGroup; nothing if it has no group.
+
+    *service* is a user's Service, or the ClusterIP Service that the operator made for it.
+    """
     for group in by_serving_group(service):
         yield indexed_entry(group, entry_name(served_service(service)))
     for group in by_group(service):

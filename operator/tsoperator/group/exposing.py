@@ -28,14 +28,14 @@ They are stored in base64, which is a third longer, and the API server accepts a
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """The facts about an Ingress or a Service that names the group in its *claim*.
+    """The facts about an Ingress or a Service that asks the group to expose it.
 
-    *label* is the label under which the group serves the object, or should serve it. *view* is the Tailscale Service
-    with this label, as the tailnet of the group shows it, and *holder* is the claim that has the label. An Ingress
-    leads to the Services in *backends*, by name. The object *is_ready* if one of its backends has a ready endpoint. The
-    proxies advertise a Service only while it is ready. The same is true for an Ingress that several operators expose.
-    They advertise any other Ingress even while it isn't ready. *has_certificate* tells whether there is a certificate
-    for the MagicDNS name of the object.
+    *claim* is the claim of the object on a label in the tailnet. *label* is the label under which the group serves the
+    object, or should serve it. *view* is the Tailscale Service with this label, as the tailnet of the group shows it,
+    and *holder* is the claim that has the label. An Ingress leads to the Services in *backends*, by name. The object
+    *is_ready* if one of its backends has a ready endpoint. The proxies advertise a Service only while it is ready. The
+    same is true for an Ingress that several operators expose. They advertise any other Ingress even while it isn't
+    ready. *has_certificate* tells whether there is a certificate for the MagicDNS name of the object.
     """
 
     claim: LabelClaim
@@ -53,10 +53,11 @@ class Exposed:
 
 
 class Host(NamedTuple):
-    """A proxy of the group: its *pod*, its *report* about its rules, and the Services that its config advertises now.
+    """The facts about a proxy of the group.
 
-    The Pod is None if it doesn't exist, and the report is None if the proxy has none. If the proxy hasn't joined the
-    tailnet, *has_joined* is False: it still needs the auth key in its config.
+    *pod* is its Pod; None if there is none. *report* is its report about its rules; None if there is none. *advertised*
+    are the Tailscale Services that its config tells it to advertise now. If the proxy hasn't joined the tailnet,
+    *has_joined* is False: it still needs the auth key in its config.
     """
 
     pod: Object | None = None
@@ -103,7 +104,7 @@ class Offer:
 
 
 class _Draws(Enum):
-    """The choice of the proxies that should advertise a Tailscale Service, so that they can get its traffic."""
+    """A choice of the proxies that should advertise a Tailscale Service, and so can get its traffic."""
 
     ALL = auto()
     NONE = auto()

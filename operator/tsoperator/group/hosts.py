@@ -47,10 +47,11 @@ def may_be_certificates(obj: Object) -> bool:
 
 
 def by_certificate(obj: Object) -> Iterable[str]:
-    """Index the Secrets, Roles and RoleBindings of certificates by the first label of the certificate's domain.
+    """Return the values for the index `BY_CERTIFICATE`: the first label of a certificate's domain, or nothing.
 
-    Such an object has the name of the domain. The index leaves out an object with the labels for a certificate and with
-    another name, because somebody else made it.
+    *obj* is a Secret, a Role or a RoleBinding. If it belongs to a certificate, its name is the domain. The result is
+    empty if *obj* doesn't belong to a certificate. It is also empty if the name of *obj* isn't the domain in its
+    labels, because somebody else made such an object.
     """
     found, name = labels(obj), key_of(obj).name
     label, dot, _ = name.partition(".")

@@ -112,7 +112,7 @@ class Places:
         return self.groups.get(name) or Group(name)
 
     def at(self, group: str) -> Object | None:
-        """Return the ClusterIP Service for this Service at the ProxyGroup called *group*; None if there is none."""
+        """Return the ClusterIP Service that is the place at the ProxyGroup called *group*; None if there is none."""
         found = (each for each in self.services if labels(each)[PROXY_GROUP] == group)
         return first(each for each in found if not is_deleting(each))
 
@@ -148,8 +148,8 @@ NOWHERE = Places()
 class Move(NamedTuple):
     """The EndpointSlices of a Service that moves, and the steps that remove its abandoned places.
 
-    *slices* are the EndpointSlices that the Service should have. After *wait* seconds, the next old place is abandoned,
-    too; *wait* is None if no other old place is left.
+    *slices* are the EndpointSlices that the Service should have, and *gone* are the steps. *wait* is the number of
+    seconds until the next old place is abandoned; None if the Service hasn't moved yet, or has no other old place.
     """
 
     slices: Sequence[Object]
@@ -213,10 +213,12 @@ def removal(places: Places, kept: Collection[str] = (), slices: Iterable[Object]
 
 
 def _surplus(places: Places, kept: Iterable[str], slices: Iterable[Object]) -> list[Step]:
-    """Return the steps that remove EndpointSlices, except for *slices* and those with the usual names at *kept* places.
+    """Return the steps that remove the surplus EndpointSlices of a Service.
 
-    An EndpointSlice with another name was made by somebody else, or for ports with endpoints of their own. These ports
-    have the same endpoints as the others by now, so they are in the EndpointSlice with the usual name.
+    An EndpointSlice isn't surplus if it is one of *slices*, or has the usual name of one at a *kept* place. A
+    surplus one is at another place, or somebody else made it, or the operator made it while some ports had other
+    endpoints than the rest. By now, these ports have the same endpoints as the rest, so they are in the EndpointSlice
+    with the usual name.
     """
     ours = {slice_name(name, version) for name in kept for version in VERSIONS} | {key_of(each).name for each in slices}
     return [

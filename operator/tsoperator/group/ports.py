@@ -30,9 +30,10 @@ class Wanted(NamedTuple):
 
 
 def allocated(cluster_ip: Object | None) -> dict[Wanted, int]:
-    """Return the port of the proxies for each port of the live ClusterIP Service *cluster_ip*, in its order.
+    """Return the port of the proxies for each port of the live ClusterIP Service *cluster_ip*.
 
-    The result leaves out the port for health checks. It is empty if *cluster_ip* is None.
+    The ports are in the order in which the Service has them. The result leaves out the port for health checks, and
+    ports whose target port isn't one that the operator allocates. It is empty if *cluster_ip* is None.
     """
     if cluster_ip is None:
         return {}
@@ -49,7 +50,10 @@ def indexed_port(group: str, port: object) -> str:
 
 
 def by_proxy_port(cluster_ip: Object) -> Iterable[str]:
-    """Index ClusterIP Services by their target ports."""
+    """Return the values for the index `BY_PROXY_PORT`: the ports of the proxies to which *cluster_ip* leads.
+
+    *cluster_ip* is a ClusterIP Service in front of a ProxyGroup's proxies. Each value also has the name of the group.
+    """
     groups = by_serving_group(cluster_ip)
     return [indexed_port(group, port) for group in groups for port in {*allocated(cluster_ip).values()}]
 

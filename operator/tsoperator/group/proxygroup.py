@@ -1,4 +1,4 @@
-"""A ProxyGroup as the objects that it serves see it (docs/development/groups.md)."""
+"""The facts about a ProxyGroup that matter to the objects that it serves (docs/development/groups.md)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ DEFAULT_REPLICAS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A ProxyGroup, its ConfigMap and its Pods, as the objects that it serves see them.
+    """The facts about a ProxyGroup, its ConfigMap and its Pods that matter to the objects that the group serves.
 
     *obj* and *configmap* are None if they don't exist. *reports* are the reports of the proxies, by the names of their
     Pods. *new* has the UIDs of newcomers, with the number of seconds for which each of them remains a newcomer.
@@ -71,6 +71,9 @@ def in_order(named: Iterable[Object], group: str) -> list[Object]:
 
 
 def by_group(obj: Object) -> Iterable[str]:
-    """Index users' Services and Ingresses by the ProxyGroup that they name."""
+    """Return the values for the index `BY_GROUP`: the name of the ProxyGroup that *obj* names, or nothing.
+
+    *obj* is a user's Service or Ingress.
+    """
     name = annotations(obj).get(PROXY_GROUP)
     return (name,) if name else ()

@@ -67,11 +67,11 @@ def serving_pods(group: Group, name: str, entry: Entry | None, version: int) -> 
 
 
 def without_newcomers(group: Group, serving: Sequence[Object], connected: Collection[str]) -> list[Object]:
-    """Return those of the *serving* Pods that should get connections: all but newcomers, if there are older Pods.
+    """Return those of the *serving* Pods of *group* that should get connections.
 
-    A newcomer has to wait, because devices can still send their answers to the address of the Pod that it replaces.
-    *connected* are the UIDs of the Pods that get connections now: these Pods go on getting them, even if they are
-    newcomers.
+    Newcomers shouldn't, unless all *serving* Pods are newcomers. A newcomer has to wait, because devices can still send
+    their answers to the address of the Pod that it replaces. *connected* are the UIDs of the Pods that get connections
+    now: these Pods go on getting them, even if they are newcomers.
     """
     if all(uid(pod) in group.new for pod in serving):
         return [*serving]
@@ -85,12 +85,14 @@ def connected_pods(service: Object, slices: Iterable[Object]) -> set[str]:
 
 
 def endpoint_slices(service: Object, ports: Sequence[Object], serving: Mapping[int, Serving]) -> list[Object]:
-    """Return the EndpointSlices of a ClusterIP *service* with *ports*, which the Pods of *serving* serve.
+    """Return the EndpointSlices of a ClusterIP *service*.
+
+    *ports* are the ports of the Service, and *serving* has the Pods that serve them, by IP version.
 
     Every Pod that serves any port is an endpoint of the port for health checks. A Pod that is about to stop makes these
     checks to find out when it gets no more new connections. The EndpointSlice with the port for health checks also has
-    the ports that all of these Pods serve. It is the last in the result, so that a port that moves out of it is already
-    in another EndpointSlice.
+    the ports that all of these Pods serve. It is the last one of its IP version in the result, so that a port that
+    moves out of it is already in another EndpointSlice.
     """
     made = []
     for version, pods_of in serving.items():

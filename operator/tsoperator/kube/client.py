@@ -70,7 +70,7 @@ class KubeClient:
     """Talks to one API server. Use it as an async context manager, or close() it.
 
     Every method raises a KubeError: Unreachable when there is no answer within *request_timeout* seconds, a StatusError
-    when the request is refused, and a plain KubeError when the answer does not come from an API server.
+    when the API server refuses the request, and a plain KubeError when the answer does not come from an API server.
     """
 
     def __init__(
@@ -81,7 +81,9 @@ class KubeClient:
         request_timeout: float = 30.0,
         observe: Callable[[str, str], None] = lambda method, code: None,
     ) -> None:
-        """*reload* reads the configuration again when the credentials are refused (rotated certificates, exec tokens).
+        """*reload* reads the configuration again when the API server refuses the credentials.
+
+        That happens when certificates have been rotated, or when the token of an exec plugin has expired.
 
         *observe* is called for each request with its method (WATCH for a watch) and the status of the answer, ``none``
         if there was no answer. If a request is sent again with fresh credentials, *observe* is called twice.
@@ -299,7 +301,7 @@ class KubeClient:
     async def _send(
         self, method: str, target: str, content: _Content, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        """Send a request. If its credentials are refused, send it again with fresh ones."""
+        """Send a request. If the API server refuses its credentials, send it again with fresh credentials."""
         used = self._session
         response = await self._send_once(method, target, content, limits)
         if response.status != 401 or self._reload is None:
@@ -350,10 +352,10 @@ class KubeClient:
         self._is_away = True
 
     async def _renew(self, refused: aiohttp.ClientSession, reload: Callable[[], Awaitable[Configuration]]) -> None:
-        """Load fresh credentials, once for all requests for which the API server refused the old ones.
+        """Load fresh credentials by *reload*, once for all requests whose credentials the API server refused.
 
-        Other requests with the old credentials go on, because the API server can have accepted them before the
-        credentials expired.
+        *refused* is the session with the old credentials. Other requests in this session go on, because the API server
+        can have accepted them before the credentials expired.
         """
         async with self._renewing:
             if self._session is not refused:
@@ -394,7 +396,7 @@ async def _events(
 
 
 async def _pause(response: aiohttp.ClientResponse, rest: Rest) -> None:
-    """Read nothing until *rest* has ended."""
+    """Read nothing from the connection of *response* until *rest* has returned."""
     transport = response.connection.transport if response.connection is not None else None
     if transport is None:  # the watch has ended
         return
@@ -405,7 +407,7 @@ async def _pause(response: aiohttp.ClientResponse, rest: Rest) -> None:
 
 @contextmanager
 def _reaching(where: str) -> Iterator[None]:
-    """Replace errors of the connection to the API server by Unreachable."""
+    """Turn an error of the connection to the API server into Unreachable. *where* names the request in its text."""
     try:
         yield
     except _NO_ANSWER as error:

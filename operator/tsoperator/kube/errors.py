@@ -1,7 +1,7 @@
 """Errors of the API server, in a tree by the way in which callers react to them.
 
 KubeError
-├── Unreachable           no answer: refused, reset, timed out
+├── Unreachable           no answer: the connection was refused or reset, or timed out
 ├── NotListening          nothing in a Pod listens at the port that we ask for
 ├── Rewound               resourceVersions went back: list again
 └── StatusError           an answer that is a Status

@@ -46,10 +46,10 @@ class Vocabulary:
     deprecated: Collection[str] = ()
 
     def advice(self, key: str, otherwise: str = "write that") -> str:
-        """Return advice for a user who probably meant another annotation than *key*.
+        """Return advice for a user who wrote *key*, but probably meant the annotation with the most similar name.
 
-        The advice is empty if it isn't clear which annotation the user meant. *otherwise* is the advice in case the
-        meant annotation has an effect on this kind.
+        The advice is empty if no annotation has a similar name. If the operator reads the meant annotation on this
+        kind, the advice is to do what *otherwise* says. If not, the advice is the sentence from *elsewhere*.
         """
         near = nearest(key, [each for each in (*self.known, *self.elsewhere) if each not in self.deprecated])
         return f"if you mean {near}, {self.elsewhere.get(near, otherwise)}" if near else ""

@@ -26,9 +26,10 @@ If a quarter of the certificate's lifetime is less than this, that quarter is us
 class ObservedCertificate:
     """The facts about the *certificate* for *domain* at the time *now*.
 
-    *missed_for* is the number of seconds since the time *at* of the `MissingCertificate`, even if the certificate has
-    arrived by now; None if it was never missing. *writer* is the Pod of a ProxyGroup that gets the certificate; it is
-    empty for a standalone proxy. *has_class* tells whether users can choose a ProxyClass for the proxy.
+    *missed_for* is the number of seconds since `MissingCertificate.at`. It still grows after the certificate has
+    arrived; it is None if the certificate was never missing. *writer* is the Pod of a ProxyGroup that gets the
+    certificate; it is empty for a standalone proxy. *has_class* tells whether users can choose a ProxyClass for the
+    proxy.
     """
 
     domain: str

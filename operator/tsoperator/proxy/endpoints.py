@@ -57,10 +57,11 @@ def has_ready_endpoint(slices: Iterable[Object]) -> bool:
 
 
 def changed_service(old: Object | None, new: Object | None) -> Key | None:
-    """Return the Service of an EndpointSlice that has got its first ready endpoint or lost its last one; else None.
+    """Return the key of the Service of a changed EndpointSlice; None if the change doesn't matter.
 
-    *old* and *new* are the EndpointSlice before and after its change. *old* is None if it is new, and *new* is None if
-    it is gone.
+    The change matters if the EndpointSlice has a ready endpoint only before or only after the change. *old* and *new*
+    are the EndpointSlice at these two times. If somebody has created it, *old* is None. If somebody has deleted it,
+    *new* is None.
     """
     was, now = (each is not None and has_ready_endpoint([each]) for each in (old, new))
     there = new or old

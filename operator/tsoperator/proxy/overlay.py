@@ -99,9 +99,10 @@ def _has_endpoints(spec: ProxyClassSpec, proxy_pod: ProxyPod) -> bool:
 
 
 def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6: bool) -> Object:
-    """Return the spec *pod* with the variables and ports that the class *spec* needs in tailscaled's container.
+    """Return *pod*, the spec of Pods, with the variables and ports that a class adds to the proxy's container.
 
-    They are for debugging, metrics and certificates, in this order.
+    *spec* is the class, and *proxy_pod* describes the Pods. The variables are for debugging, metrics and certificates,
+    in this order. *ipv6* says that the Pods listen at an IPv6 address.
     """
     env: list[Object] = []
     ports: list[Object] = []
@@ -209,11 +210,11 @@ def amounts(resources: Object) -> Object:
 
 
 def _unique(env: Sequence[Object]) -> list[Object]:
-    """Return *env* with each variable once, with its last value.
+    """Return *env* without repeated variables. Of several values of a variable, the final one remains.
 
-    A variable stays at the first position of its name, so that later variables can refer to it. If its last value
-    refers to variables that come later, it moves behind these variables. If its last value refers to the variable
-    itself, its earlier values stay, too.
+    A variable stays at the first position of its name, so that later variables can refer to it. If its final value
+    refers to variables that come later, it moves behind these variables. If its final value refers to the variable
+    itself, the variable stays repeated with all its values.
     """
     last = {variable["name"]: variable for variable in env}
     made: list[Object] = []

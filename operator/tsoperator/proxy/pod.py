@@ -48,7 +48,7 @@ def slim(pod: Object) -> Object:
 
 
 def _conditions(status: Object) -> list[Object]:
-    """Return the conditions that the operator reads, from the *status* of a Pod, with only the fields that it reads."""
+    """Return those conditions in the *status* of a Pod that the operator reads, reduced to the fields that it reads."""
     return [
         {name: each[name] for name in _CONDITION if name in each}
         for each in status.get("conditions") or ()

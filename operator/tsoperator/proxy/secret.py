@@ -350,7 +350,7 @@ def advertised_services(secret: Object) -> tuple[str, ...]:
 
 
 def served_service_of(secret: Object) -> str:
-    """Return the name of the Tailscale Service by which a proxy should serve the Kubernetes API; empty without one.
+    """Return the name of the Tailscale Service by which a proxy should serve the Kubernetes API; empty if none is set.
 
     *secret* is the proxy's *slim* config Secret.
     """

@@ -54,10 +54,10 @@ class Backend(NamedTuple):
 
 
 def web_config(origins: Mapping[str, str], *, redirects: bool, funnels: bool) -> Object:
-    """Return the serve config of a proxy that serves HTTPS; *origins* are the URLs to which its paths go.
+    """Return the serve config of a proxy that serves HTTPS.
 
-    With *redirects*, the proxy answers plain HTTP with a redirect to HTTPS. With *funnels*, the proxy can be reached
-    from the Internet.
+    *origins* has the URL of the backend for each path. With *redirects*, the proxy answers plain HTTP with a redirect
+    to HTTPS. With *funnels*, the proxy can be reached from the Internet.
     """
     secure, plain = f"{CERT_DOMAIN}:443", f"{CERT_DOMAIN}:80"
     config: Object = {
@@ -77,8 +77,8 @@ def web_config(origins: Mapping[str, str], *, redirects: bool, funnels: bool) ->
 def hosted_config(name: str, origins: Mapping[str, str], *, serves_http: bool, redirects: bool) -> Object:
     """Return the serve config for HTTPS of the Tailscale Service with the MagicDNS *name*.
 
-    *origins* are the URLs to which its paths go. With *serves_http*, the proxy also serves the paths by plain HTTP.
-    With *redirects*, it answers plain HTTP with a redirect to HTTPS.
+    *origins* has the URL of the backend for each path. With *serves_http*, the proxy also serves the paths by plain
+    HTTP. With *redirects*, it answers plain HTTP with a redirect to HTTPS.
     """
     handlers = {path: {"Proxy": f"{url}{path}"} for path, url in origins.items()}
     config: Object = {

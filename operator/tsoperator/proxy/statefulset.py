@@ -60,7 +60,8 @@ class Volume(NamedTuple):
 def statefulset(proxy: Proxy, selector: Mapping[str, str], template: Object, **fields: str | int) -> Object:
     """Return the StatefulSet of *proxy*.
 
-    Its Pods have this *template*, and *selector* finds them.
+    Its Pods have this *template*. *selector* has the labels by which it finds its Pods, and *fields* are further fields
+    of its spec.
     """
     spec = {"replicas": proxy.replica_count, "selector": {"matchLabels": selector}, "template": template, **fields}
     return proxy.child(STATEFULSET, proxy.key.name, {"spec": spec})

@@ -28,7 +28,7 @@ class TokenBucket:
     """A limit on the rate of requests: each request takes a token, and every *interval* seconds one token comes back.
 
     *now* is the time on a clock that never goes back. Each call of `wait` gives the *size*, which is the largest number
-    of tokens that the bucket can have. A larger size than before adds no tokens at once.
+    of tokens that the bucket can have. If the size grows, the bucket gets the additional tokens one by one.
     """
 
     def __init__(self, interval: float, size: int, now: float) -> None:
@@ -157,7 +157,8 @@ class AuthKeys:
     async def _obtain(self, parent: _Parent, replica: Replica, *, is_new: bool) -> str | None:
         """Return the auth key with which the replica should log in.
 
-        The result is empty if the replica has to wait for its auth key, and None if the replica needs none.
+        The result is empty if the replica has to wait for its auth key, and None if the replica needs none. If *is_new*
+        is true, *parent* is new and has no Secrets, so this method reads none.
         """
         live = _Live(None, None) if is_new else await self._live(replica)
         found, key = live.slim, live.auth_key
@@ -253,6 +254,9 @@ class AuthKeys:
 
 
 def _unstored_key(parent: _Parent, replica: Replica) -> _Minted | None:
-    """Return the auth key that we minted for *replica* but could not store; None if no such auth key has its tags."""
+    """Return the auth key that we minted for *replica* but could not store; None if there is none.
+
+    An auth key with other tags than *replica* has now doesn't count.
+    """
     minted = parent.unstored.get(replica.ordinal)
     return minted if minted and minted.tags == tuple(replica.tags) else None

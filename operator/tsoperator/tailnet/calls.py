@@ -52,7 +52,7 @@ class _Call:
 
 
 class Calls:
-    """Makes the calls of one control server in the background, while `run` runs."""
+    """Makes the calls to one control server in the background, while `run` runs."""
 
     def __init__(self, at_once: int = 16, patience: float = 0.25) -> None:
         """Run at most *at_once* calls at the same time. A reconcile waits for a call for *patience* seconds."""

@@ -122,7 +122,7 @@ class Devices:
         return self._told
 
     def is_pending(self) -> bool:
-        """Tell whether the operator hasn't read the list of devices yet, and hasn't failed to read it either."""
+        """Tell whether the operator has neither read the list of devices yet nor failed to read it."""
         return self._told is None and self._failure is None
 
     def first_try(self) -> "asyncio.Future[None]":
@@ -331,7 +331,11 @@ class Devices:
             del counts[counted]
 
     def _index(self, node_id: str, old: Device | None, new: Device | None) -> None:
-        """Let the names of *new* lead to the device with this ID, and no longer the names of *old*."""
+        """Make the table find the device with this ID by the names and addresses of *new*.
+
+        The table no longer finds the device by other names and addresses of *old*, but remembers them as departed.
+        *old* is None if the device is new, and *new* is None if the device is gone.
+        """
         found = lookup_names(new) if new else frozenset[str]()
         alone = (node_id,)
         for name in found:

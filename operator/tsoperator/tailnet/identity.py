@@ -74,7 +74,10 @@ class KnownIdentity:
         self._take(self._read, self._state, obstacle)
 
     async def run(self) -> None:
-        """Read the Secret at each change, from the first call of `current` or `stored` on, until cancelled."""
+        """Wait until somebody calls `current` or `stored`. Read the Secret at that time, and at each change after it.
+
+        This method ends only when it is cancelled.
+        """
         while True:
             await self._stale.wait()
             self._stale.clear()

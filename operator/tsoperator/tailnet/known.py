@@ -99,7 +99,7 @@ class KnownTailnet:
         self.services.end()
 
     def news_told(self, owner: Owner) -> None:
-        """Forget the news that `view` returned last to *owner*, because *owner* has reported these news."""
+        """Forget the news that *owner* has reported: those in the most recent `view` for *owner*."""
         self._upkeep.news_told(owner)
 
     def forget(self, owner: Owner) -> None:

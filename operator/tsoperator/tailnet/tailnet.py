@@ -38,8 +38,8 @@ class Tailnets:
     A change of a device in one of them is announced as a watch event of `DEVICE`, and a change of a Tailscale Service
     as one of `TAILSCALE_SERVICE`.
 
-    The operator follows each tailnet until the tailnet is unregistered, and forgets everything about it after that. A
-    Tailnet can be registered, but refused to parents without proxies in it. Proxies that already run in it go on.
+    The operator follows each tailnet until the tailnet is unregistered, and forgets everything about it after that. The
+    operator can refuse a registered tailnet to parents without proxies in it. Proxies that already run in it go on.
     """
 
     def __init__(
@@ -266,10 +266,10 @@ class Tailnets:
         self._check_that_it_is_gone(step, asked)
 
     def _check_that_it_is_gone(self, step: DeleteDevice, asked: Sequence[KnownTailnet]) -> None:
-        """Raise UnknownTailnet or Pending, unless a device that is in none of the tailnets *asked* is certainly gone.
+        """Raise UnknownTailnet or Pending if the device of *step* possibly still exists.
 
-        Nobody knows in which tailnet the device was. We assume that the device was in the tailnet that its parent
-        names, and is gone from there, but only if we have asked all other tailnets, too.
+        None of the tailnets *asked* has the device, and nobody knows in which tailnet it was. We assume that the device
+        was in the tailnet that its parent names, and is gone from there, but only if we have asked all other tailnets.
         """
         device = f"device {step.name or step.device}, which logged in at {step.url or 'an unknown URL'},"
         for name in self._held():
@@ -286,7 +286,7 @@ class Tailnets:
             )
 
     def news_told(self, owner: Owner) -> None:
-        """Forget the news that `KnownTailnet.view` returned last to *owner*, because *owner* has reported them."""
+        """Forget the news that *owner* has reported: those in the most recent `KnownTailnet.view` for *owner*."""
         for each in self._tailnets.values():
             each.news_told(owner)
 
@@ -335,8 +335,8 @@ class Tailnets:
     def all(self, signal: Signal) -> list[Object]:
         """Return all objects of *signal* for a resync: all Tailscale Services, but no devices.
 
-        A Tailscale Service possibly has no object in the cluster any more. A resync enqueues the objects that devices
-        concern anyway.
+        A Tailscale Service possibly has no object in the cluster any more, so the resync of the objects in the cluster
+        doesn't cover it. That resync covers all objects that devices concern.
         """
         if signal != TAILSCALE_SERVICE:
             return []

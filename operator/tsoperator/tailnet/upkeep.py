@@ -111,7 +111,7 @@ class DeviceUpkeep:
         return [*there.news]
 
     def news_told(self, owner: Owner) -> None:
-        """Forget the news that `news` returned last, because *owner* has reported these news."""
+        """Forget the news that *owner* has reported: those that the most recent call of `news` returned."""
         if (there := self._memories.get(owner)) is not None:
             del there.news[: there.shown]
             there.shown = 0
@@ -194,10 +194,11 @@ class DeviceUpkeep:
     def _remember(
         self, owner: Owner, about: tuple[str, str], wanted: object, found: DeviceFinding | None, seconds: float = 0.0
     ) -> None:
-        """Remember *found*, and enqueue the parent.
+        """Remember *found*, the result of a change, and enqueue the parent.
 
-        *found* is news, or a failure after which we are allowed to ask again in *seconds* seconds. If *seconds* is 0
-        and the parent knows of the same failure already, don't enqueue the parent, because it would ask again at once.
+        *found* is news, a failure, or None if there is nothing to report. After a failure, we are allowed to ask again
+        in *seconds* seconds. If *seconds* is 0 and the parent knows of the same failure already, don't enqueue the
+        parent, because it would ask again at once.
         """
         memory = self._memories.setdefault(owner, _Memory())
         last = memory.failures.pop(about, None)

@@ -2,8 +2,8 @@
 
 If the user gives no zones, the zones are the tailnets' suffixes, which devices show. While the operator can't read a
 tailnet, it doesn't drop the zones that this tailnet has shown: they stay until more is known. The status of the
-DNSConfig remembers such zones. It also says when the zones come from the operator's settings. No tailnet has shown
-those zones, so they end when the setting ends.
+DNSConfig remembers such zones. The status also says whether its zones come from the operator's setting in place of the
+tailnets. The operator doesn't keep those zones when the setting is gone, because no tailnet has shown them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -27,10 +27,10 @@ The other origin, `FROM_TAILNETS`, means that tailnets have shown them.
 class Suffixes:
     """The known suffixes of MagicDNS names, such as ``tail1234.ts.net``.
 
-    *known* are the suffixes, sorted. If *complete*, these are the suffixes of all tailnets. If *anywhere*, there is a
-    tailnet that can have any suffix, and only its first proxy will show which. *shared* are the names of those devices
-    that other tailnets share with ours and to which Services lead, sorted. While *pending*, the operator possibly
-    learns more suffixes in a moment.
+    *known* are the suffixes, sorted. If *complete*, these are the suffixes of all tailnets. If *anywhere*, some tailnet
+    can have any suffix: the operator learns it only when the first proxy in that tailnet reports it. *shared* are the
+    names of those devices that other tailnets share with ours and to which Services lead, sorted. While *pending*, the
+    operator possibly learns more suffixes in a moment.
     """
 
     known: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ def stub_zones(given: Sequence[str], suffixes: Suffixes, served: Sequence[str] =
 
 
 def forwarded_zones(dnsconfig: Object, given: Sequence[str], suffixes: Suffixes) -> tuple[str, ...]:
-    """Return the `stub_zones` for *dnsconfig*, in whose status are the zones that tailnets have shown before."""
+    """Return the `stub_zones` for *dnsconfig*, whose status has the zones that tailnets have shown before."""
     return stub_zones(given, suffixes, tailnet_zones(dnsconfig))
 
 

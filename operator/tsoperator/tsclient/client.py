@@ -1,4 +1,4 @@
-"""The calls of the control server's API that the operator makes."""
+"""The calls that the operator makes to the API of a control server."""
 
 import asyncio
 import re

@@ -87,9 +87,10 @@ class DeviceListReader:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """The JSON text of a list of devices, cut into one piece for each device, without its braces.
+    """The JSON text of a list of devices, cut into one piece for each device.
 
-    The first piece begins at *start*. The *separator* is before each further piece.
+    A piece doesn't have the braces around its device. The text is in *blocks*. The first piece begins at *start*, and
+    the *separator* is before each further piece.
     """
 
     blocks: Sequence[bytes]

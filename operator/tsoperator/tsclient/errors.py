@@ -49,7 +49,7 @@ UNKNOWN_CALL = Call()
 
 
 class ControlError(Exception):
-    """A call of the control server failed. The text says what to do, and contains no secret."""
+    """A call to the control server failed. The text says what to do, and contains no secret."""
 
 
 class Unavailable(ControlError):
@@ -102,7 +102,7 @@ class Unauthorized(Refused):
 
 
 class Forbidden(Refused):
-    """The control server doesn't let the OAuth client do this, because the client lacks a scope or a tag."""
+    """The control server doesn't let the OAuth client make the call, because the client lacks a scope or a tag."""
 
 
 class Missing(Refused):
@@ -110,4 +110,4 @@ class Missing(Refused):
 
 
 class NotSupported(Refused):
-    """The control server does not have this call; Headscale lacks some of Tailscale's."""
+    """The control server's API doesn't have the call. Headscale lacks some calls of Tailscale's API."""

@@ -305,9 +305,9 @@ class Transport:
         return _Failure(RateLimited(said) if is_limit else Unavailable(said), retry_after)
 
     def _away(self, words: str) -> Unavailable:
-        """Return the error of a call without an answer.
+        """Return the error for a call that got no answer. *words* say what happened.
 
-        The error names no call, because objects that wanted other calls report it, too.
+        The error doesn't name the call, because objects that wanted other calls report the same error.
         """
         return Unavailable(f"the control server {self._base_url} {words}; {_AGAIN}")
 

@@ -15,7 +15,11 @@ from tsoperator.dns.cluster.targets import targets
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """The nameserver's most recent cluster IP (*last*), and the addresses that the API server has *refused* to it."""
+    """The facts about addresses from which the operator chooses one for a nameserver's new Service.
+
+    *last* is the nameserver's most recent cluster IP; it is empty if the operator doesn't know one. *refused* are the
+    addresses that the API server has refused to give to the nameserver's Service.
+    """
 
     last: str = ""
     refused: frozenset[str] = frozenset()
@@ -26,7 +30,7 @@ class Addresses:
         return Addresses(last, self.refused - {last})
 
     def without(self, address: str) -> "Addresses":
-        """Return a copy in which *address* is also one that the API server refuses."""
+        """Return a copy with *address* added to the addresses that the API server has refused."""
         return replace(self, refused=self.refused | {address})
 
     def choice(self, dns: DNSObjects | None, zones: Sequence[str], services: Iterable[Object]) -> str:
@@ -53,10 +57,10 @@ def address_of(service: Object) -> str:
 
 
 def asked_address(dns: DNSObjects, zones: Iterable[str]) -> str:
-    """Return the one address to which the cluster's DNS forwards queries for *zones*.
+    """Return the address to which the cluster's DNS forwards queries for *zones*, if there is exactly one.
 
-    A zone that the cluster's DNS doesn't forward has no influence. Return an empty text if there is no address for any
-    zone, or more than one for all of them.
+    Zones that the cluster's DNS doesn't forward are ignored. Return an empty text if the other zones have no server,
+    if they have several, or if their only server isn't an IP address.
     """
     found = {address for zone in zones for address in targets(dns, zone) or ()}
     try:

@@ -59,7 +59,7 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """Return the address of a server block that is written as *text*."""
+        """Return the parsed form of *text*, which is an address of a server block in a Corefile."""
         scheme, found, rest = text.partition("://")
         if not found or scheme not in _SCHEMES:
             scheme, rest = "dns", text
@@ -69,10 +69,10 @@ class Address(NamedTuple):
         return cls(zone.lower().removesuffix("."), port, scheme)
 
     def may_be(self, zone: str, ports: Container[str] | None) -> bool:
-        """Tell whether a server block with this address can get plain DNS queries for *zone* itself at one of *ports*.
+        """Tell whether this address of a server block can be one for *zone* and plain DNS queries at one of *ports*.
 
-        If *ports* is None, the port doesn't matter. A variable in the address can have any value, so it matches any
-        text.
+        The address has to name *zone*, not a parent zone. If *ports* is None, the port doesn't matter. A variable in
+        the address can have any value, so it matches any text.
         """
         first, *others = _VARIABLE.split(self.zone)
         is_zone = zone.startswith(first) and zone.endswith(others[-1]) if others else zone == first

@@ -120,9 +120,11 @@ def _into_corefile(platform: Platform, objects: DNSObjects, stub: StubDomain, ow
 
 
 def _out_of_custom(found: Object, restart: str, owner: str) -> Result:
-    """Return the write that removes our key from ConfigMap coredns-custom, or deletes the ConfigMap.
+    """Return the write that removes our server block from *found*, which is ConfigMap coredns-custom.
 
-    The ConfigMap is deleted if it is ours and has no other key and no binary data.
+    The write removes our key, or deletes the ConfigMap if it is ours and has no other key and no binary data. If our
+    key has more text than our block, that text stays. *restart* says how to make CoreDNS load the change; empty if it
+    does so by itself. *owner* is our namespace.
     """
     data = data_of(found)
     text = without_block(data.get(CUSTOM_KEY, ""), place(CONFIGMAP, key_of(found), CUSTOM_KEY), owner)
@@ -158,7 +160,9 @@ def _openshift(servers: Sequence[Object], wanted: Sequence[Object]) -> Result:
 def _data(found: Object, key: str, text: str | Refusal, restart: str) -> Result:
     """Return the write that sets *key* in the ConfigMap *found* to *text*.
 
-    If *text* is a refusal, return that refusal. If *key* has this text already, return Nothing.
+    If *text* is a refusal, return that refusal. If *key* has this text already, return Nothing. If the ConfigMap would
+    become too large, return a refusal. *restart* says how to make CoreDNS load the change; empty if it does so by
+    itself.
     """
     if isinstance(text, Refusal):
         return text

@@ -12,7 +12,7 @@ from tsoperator.dns.cluster.results import covers
 
 
 class Forward(NamedTuple):
-    """A rule that queries for names in *zone* go to the servers *to*.
+    """A rule by which the cluster's DNS sends queries for names in *zone* to the servers *to*.
 
     An empty zone stands for all names. A server is an IP address, or else the text in the configuration.
     """

@@ -30,7 +30,7 @@ def servers_of(openshift: Object) -> Sequence[Object]:
 
 
 def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: str) -> list[Object] | Refusal:
-    """Return *servers* with our server for *stub*, or a refusal if another server has one of its zones.
+    """Return *servers* with our server for *stub*, or a refusal if another server has a zone of *stub*.
 
     If *servers* has our server already, that server keeps the fields that somebody else has set in it. *where* names
     the object and the field of *servers*, for messages. *owner* is our namespace.

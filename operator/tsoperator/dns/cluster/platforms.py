@@ -78,7 +78,7 @@ class Platform:
 
 
 def place(resource: Resource, key: Key, entry: str) -> str:
-    """Return words for the key or field called *entry* in an object.
+    """Return words that name an object by its kind *resource* and its *key*, and the key or field *entry* in it.
 
     An example is: ConfigMap kube-system/coredns, key Corefile.
     """

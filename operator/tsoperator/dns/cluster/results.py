@@ -1,4 +1,4 @@
-"""The objects that configure the cluster's DNS, the stub domain, and the changes that write it into these objects."""
+"""The objects that configure the cluster's DNS, our stub domain, and the writes that change these objects."""
 
 import ipaddress
 import re

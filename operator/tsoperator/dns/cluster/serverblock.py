@@ -77,7 +77,7 @@ def marked_block(stub: StubDomain, at: Listening, owner: str) -> str:
 
 
 def server_block(stub: StubDomain, at: Listening = EVERYWHERE) -> str:
-    """Return our server block, without comment lines and without a final newline."""
+    """Return our server block for *stub*, which listens at *at*, without comment lines and without a final newline."""
     names = " ".join(f"{zone}:{port}" if port else zone for zone in stub.zones for port in at.ports)
     lines = [
         f"{names} {{",
@@ -93,12 +93,12 @@ def server_block(stub: StubDomain, at: Listening = EVERYWHERE) -> str:
 
 
 def listening(corefile: Corefile) -> Listening:
-    """Return the addresses at which CoreDNS takes the queries of Pods for all names.
+    """Return the ports and addresses at which CoreDNS takes the queries of Pods for all names.
 
-    Our server block has to listen at the same addresses. It listens at all its ports on all addresses of its plugin
-    bind, but the server blocks for all names can differ in both. So we begin with the first one that has port 53, or
-    else with the first one. The result has the ports of the blocks with the same bind as this block, and the bind of
-    the blocks with the same ports as this block.
+    Our server block has to listen there, too. A server block listens at each of its ports on each address of its plugin
+    bind. If several blocks are for all names, the main one is the first with port 53 or, if there is none, the first.
+    The result has the ports of all such blocks with the same bind as the main block. If the main block has a bind, the
+    result also has the addresses in the binds of all such blocks with the same ports as the main block.
     """
     roots = [
         Listening(ports, tuple(arg for each in block.named("bind") for arg in each.args))
@@ -146,12 +146,13 @@ def without_block(text: str, where: str, owner: str) -> str | Refusal:
 
 
 def corefile_refusal(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> Refusal | None:
-    """Return a refusal if the Corefile *text* rules out our block, in this file or in any other; None if it doesn't.
+    """Return a refusal if the Corefile *text* conflicts with our block for *stub*; None if it doesn't.
 
-    CoreDNS doesn't accept two blocks for the same zone and port. It accepts a block for a zone and another one for its
-    parent zone. But if the block for the parent zone has a plugin that answers for our zone, our block would take the
-    queries for our zone away from that plugin, so we refuse. *where* names the object and the key of *text*, for
-    messages. *owner* is our namespace.
+    It doesn't matter whether our block is in *text* or in another file. CoreDNS doesn't accept two blocks for the same
+    zone and port. It accepts a block for a zone and another one for its parent zone. But if the block for the parent
+    zone has a plugin that answers for our zone, our block would take the queries for our zone away from that plugin, so
+    we refuse. We also refuse if *text* or our present block is damaged. Our block listens at *at*. *where* names the
+    object and the key of *text*, for messages. *owner* is our namespace.
     """
     corefile = read_corefile(text, where)
     place = _ours(text, where, corefile, owner)
@@ -184,11 +185,11 @@ def corefile_refusal(text: str, where: str, stub: StubDomain, at: Listening, own
 
 
 def plugin_refusal(plugins: Iterable[Directive], where: str, zones: Collection[str]) -> Refusal | None:
-    """Return a refusal if one of *plugins* rules out a server block of ours for *zones*; None if none does.
+    """Return a refusal if one of *plugins* answers for one of *zones*, or for a zone inside of it; None if none does.
 
-    The plugins are in a block for a parent zone of *zones*. CoreDNS uses only the block with the longest zone, so our
-    block would take the queries away from a plugin for one of *zones*. *where* names the file with *plugins*, for
-    messages.
+    *plugins* are those of a server block for a parent zone of *zones*. CoreDNS uses only the block with the longest
+    zone. So a block of ours for *zones* would take the queries away from that plugin. *where* names the file with
+    *plugins*, for messages.
     """
     for plugin in plugins:
         if plugin.name in _ANSWERING:
@@ -212,9 +213,11 @@ def read_corefile(text: str, where: str) -> Corefile | Refusal:
 
 
 def _ours(text: str, where: str, corefile: Corefile | Refusal, owner: str) -> _Place | Refusal | None:
-    """Return the position of our lines in a Corefile; None if there are none.
+    """Return the position of our lines in *text*; None if there are none.
 
-    Return a refusal if somebody has damaged the lines.
+    *corefile* is *text*, parsed, or the refusal that says why it can't be read; this refusal is returned unchanged.
+    Return another refusal if somebody has damaged our lines. *where* names the file, for messages. *owner* is our
+    namespace.
     """
     if isinstance(corefile, Refusal):
         return corefile
@@ -233,7 +236,10 @@ def _ours(text: str, where: str, corefile: Corefile | Refusal, owner: str) -> _P
 
 
 def _places(text: str, corefile: Corefile) -> list[_Place] | None:
-    """Return the positions of the lines of all operators in a Corefile; None if somebody has damaged the lines."""
+    """Return the positions of the lines of all operators in *text*, which is parsed as *corefile*.
+
+    Return None if somebody has damaged any of these lines.
+    """
     marks = _marks(corefile)
     if [mark.text for mark in marks] != [BEGIN, END] * (len(marks) // 2):
         return None

@@ -243,8 +243,8 @@ def steady_verdicts(
     """Return the verdicts that the status should show next.
 
     *shown* are the verdicts that the status shows now, and *found* are those of the present round. *before* has the
-    verdicts of each earlier round since the question changed, the newest round first. The first verdicts after such a
-    change are shown at once.
+    verdicts of earlier rounds with the same question, the newest round first. If it is empty, because the question has
+    just changed, the result is *found*.
     """
     now = _by_server(shown)
     earlier = [_by_server(each) for each in before]
@@ -275,10 +275,10 @@ def _steady(shown: ServerVerdict | None, found: ServerVerdict, before: Sequence[
 def cluster_dns_condition(
     dnsconfig: Object, verdicts: Sequence[ServerVerdict] | None, servers: Sequence[str]
 ) -> Object:
-    """Return the condition of *dnsconfig* that follows from the *verdicts* on *servers*.
+    """Return the condition ClusterDNSReady of *dnsconfig*: whether the cluster's DNS asks the nameserver.
 
-    *servers* are the servers of the cluster's DNS. If there are no verdicts yet, return the condition that *dnsconfig*
-    has now.
+    *servers* are the servers of the cluster's DNS, and *verdicts* are those on them. If there are no verdicts yet,
+    return the condition that *dnsconfig* has now.
     """
     generation = generation_of(dnsconfig)
     if not servers:

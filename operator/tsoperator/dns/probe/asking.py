@@ -38,11 +38,11 @@ class Query:
 
 
 AskServer = Callable[[Query], Awaitable[Reply]]
-"""A function that sends a query and returns the reply. It raises no errors: a failure is a reply, too."""
+"""A function that sends a query and returns the reply. It raises no errors: without an answer, the reply says why."""
 
 
 async def ask(query: Query) -> Reply:
-    """Send *query*, and return the reply. A failure is a reply, too."""
+    """Send *query*, and return the reply. If there is no answer, the reply has a *failure* that says why."""
     question = dnslib.DNSRecord.question(query.name, "AAAA" if query.ipv6 else "A")
     try:
         async with asyncio.timeout(query.timeout):

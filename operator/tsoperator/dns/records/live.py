@@ -1,6 +1,6 @@
-"""Finds the name of a proxy in the cluster's DNS, and its addresses, in live objects (docs/development/names.md).
+"""Finds the records of proxies in live objects. A record is a name in the cluster's DNS, with its addresses.
 
-`clusternames` decides whether the name leads to the proxy itself.
+`clusternames` decides whether the name of a proxy leads to the proxy itself. See docs/development/names.md.
 """
 
 import ipaddress
@@ -95,10 +95,10 @@ def hosted_record(service: Object, name: str) -> Record | None:
 
 
 def shared_record(records: Sequence[Record]) -> Record:
-    """Return the one record of a name that has these *records*, at least one.
+    """Return one record in place of *records*, which all have the same name. *records* must not be empty.
 
     The records with the same ports as the winning claim share the name. If some of these records serve, the result has
-    only their addresses.
+    only the addresses of those that serve.
     """
     first, *others = records
     if not others:

@@ -49,7 +49,7 @@ class Trailer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The wanted contents of one shard. There are *count* shards."""
+    """The wanted contents of the shard with number *shard*, one of *count*: its *buckets*, and all *zones*."""
 
     shard: int
     count: int
@@ -100,7 +100,7 @@ def with_serial(document: str, serial: int) -> str:
 
 
 def frame_of(zones: Sequence[str]) -> int:
-    """Return an upper limit for the number of bytes that a document needs besides its names."""
+    """Return the most bytes that a document with these *zones* can need besides its names."""
     longest = Records(ip6={"": []}, zones=[*zones], serial=SERIALS, shard=MAX_SHARDS, shards=MAX_SHARDS)
     return len(render(longest).encode())
 
@@ -121,7 +121,7 @@ def count_for(buckets: Sequence[Bucket], frame: int, now: int, limits: Limits) -
 
 
 def parts_of(buckets: tuple[Bucket, ...], count: int, zones: tuple[str, ...]) -> list[Part]:
-    """Return the contents of *count* shards, over which *buckets* are spread."""
+    """Return the contents of *count* shards, over which *buckets* are spread. Each shard has all *zones*."""
     return [Part(shard, count, buckets[shard::count], zones) for shard in range(count)]
 
 
