@@ -67,8 +67,8 @@ class HostingWorld(NamedTuple):
 
     *service* returns the operator's knowledge about a Tailscale Service. *tailnets* returns the names of the tailnets
     in which the operator can own Tailscale Services. *operator_id* returns the ID of the operator, and *no_identity*
-    the reason why it has none. *knows_id* tells whether the operator has looked up its ID. *known* returns all
-    Tailscale Services that the operator knows, each as a key of a tailnet and a label.
+    the reason why it has none. *knows_id* tells whether the operator has looked up its ID. *known* returns a key for
+    each Tailscale Service that the operator knows; the key has the tailnet and the label of the Tailscale Service.
 
     The control server can refuse a write of a Tailscale Service. When the Tailscale Service needs no write any more,
     its reconciler calls *settled* with the tailnet and the label, so that the operator forgets the refusal.
@@ -221,7 +221,7 @@ class HostingView:
         return hosting.has_label and self._is_served(hosting.claim)
 
     def tailnet(self, claim: LabelClaim) -> str | None:
-        """Return the name of the tailnet of *claim*; None if there is no ProxyGroup of type ingress for its object."""
+        """Return the name of the tailnet of *claim*; None if its Ingress or Service names no existing ingress group."""
         if claim.sole_owner is not None:
             return tailnet_of(claim.obj)
         group = self.group(claim.group)
@@ -315,7 +315,7 @@ class HostingView:
         ]
 
     def _may_be_in(self, certificate: Object, tailnets: Iterable[str]) -> bool:
-        """Tell whether the group of *certificate*, an object of a certificate, is in one of *tailnets*, or is gone."""
+        """Tell whether the ProxyGroup to which *certificate* belongs is in one of *tailnets*, or is gone."""
         group = self.group(labels(certificate).get(PROXY_GROUP, ""))
         return group is None or tailnet_of(group) in tailnets
 

@@ -289,7 +289,7 @@ class Proxies:
             self.forget(owner)
 
     def collected(self, owner: Owner) -> Plan:
-        """Return the plan for an *owner* that is gone, if the garbage collector removes its children."""
+        """Forget an *owner* that is gone, and return an empty plan: the garbage collector removes its children."""
         self.forget(owner)
         return Plan()
 
@@ -300,10 +300,10 @@ class Proxies:
         self._tailnets.forget(owner)
 
     def _note_deletion(self, owner_type: str, parent: Object) -> None:
-        """Remember that a deleted *parent* still had our finalizer, so that its proxy is removed at once.
+        """Remember *parent* if it was deleted although it has our finalizer, so that its proxy is removed at once.
 
-        The API server looks for finalizers when a deletion begins. It ignores a finalizer that is added a
-        moment later.
+        *parent* is in its final state. The API server looks for finalizers when a deletion begins. It ignores a
+        finalizer that is added a moment later.
         """
         if has_finalizer(parent, FINALIZER) and not is_deleting(parent):
             self._vanished[Owner(owner_type, key_of(parent))] = _Vanished(-math.inf)

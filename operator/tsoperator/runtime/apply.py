@@ -283,9 +283,10 @@ def _still_failing(live: Object, plan: Plan) -> Object | None:
 
 @contextlib.contextmanager
 def _behind() -> Iterator[None]:
-    """Raise Conflict if the API server answers a write with NotFound, because the object is gone.
+    """In this context, raise Conflict in place of NotFound.
 
-    The cache still had the object, so the cache was behind.
+    The API server answers a write with NotFound if the object is gone. The cache still had the object, so the cache was
+    behind.
     """
     try:
         yield

@@ -344,8 +344,8 @@ class _Part:
     def _tell(self, last: Object, obj: Object | None) -> None:
         """Store the state *obj* that the watch yields for an object, or remove the object if *obj* is None.
 
-        *last* is the state in the event of the watch; that of a deletion is the object's final state. Do nothing if a
-        write of ours has put this state, or a newer one, into the cache.
+        *last* is the object in the event of the watch; at a deletion, it is the object in its final state. Do nothing
+        if a write of ours has put this state, or a newer one, into the cache.
         """
         number = _number(last)
         self._told = max(self._told, number)

@@ -231,8 +231,8 @@ class Controller:
     def _retry(self, key: Key, error: Exception) -> None:
         """Retry *key* after the back-off for *error*, or after the longer wait that the API server has asked for.
 
-        A back-off of `Policy.patience` begins with its first wait, unless it was also that of the previous error of
-        *key*.
+        If `Policy.patience` has the back-off for *error*, and the previous error of *key* had another back-off, begin
+        with the first wait again.
         """
         patience = self._policy.patience.items()
         backoff = next((backoff for kind, backoff in patience if _is_only(error, kind)), None)

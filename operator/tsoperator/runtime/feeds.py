@@ -10,7 +10,10 @@ START: Final = Signal("Start")
 
 
 class StartFeed:
-    """Has one object of `START`, which never changes, so it enqueues keys only at the start and at each resync."""
+    """The feed of the signal `START`: it shows one object, which never changes.
+
+    So a reconciler that watches `START` gets a key from it only when this process begins to lead, and at each resync.
+    """
 
     def listen(self, signal: Signal, listener: Listener) -> None:
         """Do nothing, because the object never changes."""

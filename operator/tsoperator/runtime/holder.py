@@ -6,7 +6,7 @@ standby that this leader has ended, so that the standby needn't wait until the L
 - The leader's container has ended. The kubelet says so in the status of the Pod after the processes have ended. The ID
   of a container is never used again. But a process that was just started can read a status that still has the ID of the
   previous container, and write that ID into the Lease. So the end must be later than the holder's latest renewal. Both
-  times are of one clock, that of the holder's node, and no leader writes where it runs in its first write.
+  times are of one clock, that of the holder's node. The first write of a leader doesn't say yet where the leader runs.
 - The leader's Pod is gone, and the Lease has not changed, for as many seconds as an annotation of the Lease says. That
   the Pod is gone proves nothing by itself, because a deletion by force leaves the process running. But a process that
   has not renewed the Lease for so many seconds has stopped leading by its own clock. And if the process still sends
@@ -95,7 +95,7 @@ class LeaderPlace:
 def own_note(process: Process, pod: Object, gone_seconds: int) -> LeaderPlace | None:
     """Return where *process* runs, according to the status of *pod*; None if the status does not say so yet.
 
-    Return None, too, if the token of *process* is bound to another Pod: *pod* has the name of our Pod, but isn't it.
+    Return None also if the token of *process* is bound to another Pod than *pod*, which only has the name of our Pod.
     """
     uid = pod["metadata"]["uid"]
     if process.bound_to not in ("", uid):

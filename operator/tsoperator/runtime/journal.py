@@ -86,7 +86,7 @@ class Write(NamedTuple):
 
     @property
     def is_routine(self) -> bool:
-        """True if the write needs no log line: it comes with every Pod or every login, or changes only metadata."""
+        """True if the write needs no log line: every new Pod or every login causes one, or it changes only metadata."""
         if self.resource in _ROUTINE:
             return not self.about
         return self.verb == "changed" and not self.about and (self.resource == SECRET or not self.fields)
@@ -366,7 +366,7 @@ def _fields(parent: Object, devices: Iterable[tuple[str, str]] = ()) -> dict[str
 def _conditions(status: Object | None) -> Sequence[Object]:
     """Return the conditions in *status*.
 
-    A condition without reason or message, such as one of a Pod, gets an empty one.
+    If a condition lacks its reason or message, as a condition of a Pod can, this field is empty in the result.
     """
     return [{"reason": "", "message": "", **each} for each in (status or {}).get("conditions") or ()]
 
@@ -387,8 +387,9 @@ def _lasts(note: Note, conditions: Iterable[Object]) -> bool:
 def _is_news(note: Note, plan: Plan, conditions: Sequence[Object], first: _First) -> bool:
     """Tell whether *note*, which is no warning, needs a log line in addition to the lines about the changes of *plan*.
 
-    A proxy that was just made isn't ready, which needs no line; another line says when its device is ready. A note
-    that is seen for the first time can be old, unless it says why the object isn't ready.
+    A note that the object's proxy works needs none, because another line says when the proxy's device is ready. If the
+    proxy was just made, a note that says why the object isn't ready needs none. If the object is seen for the *first*
+    time, only such a note needs a line, because other notes can be old.
     """
     waits = any(each["status"] != TRUE and note.message in each["message"] for each in conditions)
     works = any(each["status"] == TRUE and note.reason == each["reason"] for each in conditions)

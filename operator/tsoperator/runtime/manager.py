@@ -218,7 +218,11 @@ class Manager:
                 following.cancel()
 
     async def _rest(self) -> None:
-        """Wait as long as a watch has to rest. A standby's wait ends early when this process begins to lead."""
+        """Wait for the pause that a watch of the cache makes after each read.
+
+        There is no pause while this process neither leads nor stands by. The pause of a standby ends early when this
+        process begins to lead.
+        """
         if self._leads.is_set():
             await asyncio.sleep(LEADER_REST)
         elif self._stands_by:

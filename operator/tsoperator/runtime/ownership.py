@@ -276,7 +276,7 @@ def owner_reference(resource: Resource, name: str, uid: str) -> Object:
 def first(objects: Iterable[Object]) -> Object | None:
     """Return the child to use if *objects* has several children of one kind; None if it has none.
 
-    A child that isn't being deleted comes before one that is, and then the oldest comes first, so that all callers
+    Prefer a child that isn't being deleted, and among several such children the oldest one, so that all callers
     get the same child.
     """
     found = [*objects]

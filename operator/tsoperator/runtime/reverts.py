@@ -13,7 +13,7 @@ class Reverts:
 
     *fields* are the fields that the other writer reverts, and *who* is its name, if known. Both are empty until the
     object has been reverted often enough to tell the user. The operator waits *wait* seconds before it rewrites the
-    object. A rewrite counts as lasting if the object then stays as it is for *settles* seconds.
+    object. A rewrite counts as lasting if nobody reverts it within *settles* seconds.
     """
 
     fields: Sequence[str] = ()

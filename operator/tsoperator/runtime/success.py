@@ -9,11 +9,11 @@ from tsoperator.runtime.plan import Note, Plan
 
 
 def with_success(plan: Plan, before: Sequence[Object], type_: str, words: str | None = None) -> Plan:
-    """Return *plan* with an Event that has *words*, if the condition *type_* becomes True, or is True with new words.
+    """Return *plan* with an Event that has *words*, if *plan* makes the condition *type_* True, or adds *words* to it.
 
-    If *words* is None, the Event has the message of the condition. If *words* is an empty text, there is no Event.
-    *before* are the conditions that the object has now. There is also no Event if one of these says that the object was
-    ready under the Go operator: it is True, and its message only repeats its reason.
+    *before* are the conditions that the object has now. If *words* is None, the Event has the message of the plan's
+    condition. If *words* is an empty text, there is no Event. There is also no Event if the Go operator has already
+    reported that the object is ready: its condition is True, and has a message that only repeats the reason.
     """
     shown = _found((plan.status or {}).get("conditions") or (), type_)
     if shown is None or shown["status"] != TRUE:

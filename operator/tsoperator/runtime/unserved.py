@@ -1,4 +1,4 @@
-"""Tells by an Event which kinds of the operator the API server doesn't serve, because their CRDs are missing."""
+"""Writes an Event while the API server doesn't serve kinds that the operator needs, because CRDs are missing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable

@@ -115,8 +115,7 @@ class WorkQueue:
     def retry(self, key: Key, backoff: Backoff | None = None, at_least: float = 0.0) -> None:
         """Count a failure of *key*, and add it again after *backoff*, or after the back-off of the queue.
 
-        The key waits for at least *at_least* seconds. But if an earlier `requeue` or `retry` adds it sooner, it is
-        added then.
+        The key waits for at least *at_least* seconds, unless an earlier `requeue` or `retry` has set a sooner time.
         """
         failures = self.failures(key)
         self._failures[key] = failures + 1

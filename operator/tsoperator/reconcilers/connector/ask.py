@@ -26,7 +26,7 @@ class Ask:
     names, and *tailnet* the Tailnet. Each of them is empty if the Connector names none, and is known even if the
     Connector is invalid.
 
-    The other fields are those of a valid Connector. It has *replicas*, whose devices have *tags*. With a
+    The other fields are those of a valid Connector. The Connector has *replicas*, whose devices have *tags*. With a
     *hostname_prefix*, each device asks for a hostname of its own that begins with the prefix; without one, all
     devices ask for *hostname*. The devices advertise *subnet_routes*, as subnet routers, and *app_routes*, as app
     connectors.

@@ -43,7 +43,7 @@ def default_route_error(routes: Iterable[str]) -> str | None:
 def advertised_routes(routes: Iterable[str], *, exit_node: bool) -> tuple[str, ...]:
     """Return the valid *routes* without repetitions, larger networks first.
 
-    An *exit_node* advertises the default routes of IPv4 and IPv6, too.
+    With *exit_node*, the result also has the default routes of IPv4 and IPv6.
     """
     found = {interface.network for route in routes if (interface := _parsed_route(route))}
     if exit_node:

@@ -128,7 +128,7 @@ def plan(
 def removal(objects: DNSObjects, settings: Settings, keep: Platform | None = None) -> ClusterDNSPlan:
     """Return the plan that removes our stub domain from the cluster's DNS.
 
-    The object of the platform *keep* keeps its stub domain.
+    *keep* is the platform whose object keeps its stub domain; None if no object does.
     """
     found = plan_removal(objects, settings.namespace, keep)
     for each in found:
@@ -144,9 +144,10 @@ def removal(objects: DNSObjects, settings: Settings, keep: Platform | None = Non
 def _installation(
     platform: Platform | Refusal, stub: StubDomain | Refusal, objects: DNSObjects, settings: Settings
 ) -> ClusterDNSPlan:
-    """Return the plan that writes our stub domain into the cluster's DNS.
+    """Return the plan that writes the stub domain *stub* into the object of *platform*.
 
-    The plan also removes our stub domain from the objects of other platforms.
+    The plan also removes our stub domain from the objects of other platforms. If *platform* or *stub* is a Refusal, the
+    plan writes nothing, and its result is this Refusal.
     """
     if isinstance(platform, Refusal):
         return ClusterDNSPlan(result=platform)
@@ -197,9 +198,10 @@ def _overwritten(reverts: Sequence[Reverts], is_removal: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A field of an object that the operator shares with others, such as a key in the data of a ConfigMap.
+    """A field that the operator writes into an object of others, such as a key in the data of a ConfigMap.
 
-    The operator writes only this *field*, which is given by its parent field and its name.
+    The object is of *resource*, and has this *key*. *field* has the name of the parent field, such as ``data``, and the
+    name of the field itself.
     """
 
     resource: Resource
@@ -238,7 +240,7 @@ def _versioned_step(change: Change, objects: DNSObjects) -> Write:
 
 
 def unseen_removal(obj: Object) -> ClusterDNSPlan:
-    """Return the plan for *obj*, a DNSConfig that somebody deletes, if the operator can't see the cluster's DNS.
+    """Return the plan for the DNSConfig *obj*, which is being deleted while the operator can't see the cluster's DNS.
 
     The deletion waits if a condition of *obj* says that the operator has written into the cluster's DNS.
     """
@@ -259,7 +261,11 @@ def condition_of(result: Refusal | Nothing, generation: int) -> Object:
 
 
 def write_refusal(message: str, *, is_denied: bool) -> Refusal:
-    """Return the refusal to report when the API server has refused a write into the cluster's DNS."""
+    """Return the refusal to report when the API server has refused a write into the cluster's DNS.
+
+    *message* has the API server's words. If *is_denied*, the operator perhaps lacks a right, and the refusal says how
+    to give it this right.
+    """
     if is_denied:
         return Refusal(f"{message}. If the operator lacks a right, {_VALUE}", "NotPermitted")
     return Refusal(message, "NotWritten")

@@ -212,7 +212,8 @@ def _deletion_plan(obj: Object, dns: ClusterDNSPlan, observed: Observed) -> Plan
     """Return the plan for a DNSConfig that is being deleted; *dns* says how our stub domain is removed.
 
     The garbage collector deletes the children, which have owner references. The operator doesn't make them anew, even
-    if the DNSConfig is invalid. The deletion doesn't wait until another writer leaves the cluster's DNS alone.
+    if the DNSConfig is invalid. If another writer keeps undoing the removal of our stub domain, the deletion waits only
+    while the operator has to wait before its next write.
     """
     if (dns.result is None or dns.overwritten) and not dns.is_held:
         return Plan(steps=dns.steps, notes=_notes(dns), release=FINALIZER)
@@ -224,10 +225,10 @@ def _deletion_plan(obj: Object, dns: ClusterDNSPlan, observed: Observed) -> Plan
 
 
 def failed(obj: Object, observed: Observed, refusal: Refusal, settings: Settings, *, is_denied: bool) -> Plan:
-    """Return the plan that only reports a refusal of the API server on the DNSConfig *obj*.
+    """Return the plan that only reports *refusal*, by the API server, on the DNSConfig *obj*.
 
     A refusal of a write into the cluster's DNS changes only the condition about the cluster's DNS. The condition about
-    the nameserver still says whether the nameserver works.
+    the nameserver still says whether the nameserver works. If *is_denied*, the operator perhaps lacks a right.
     """
     if not obj:
         return Plan()
@@ -356,7 +357,10 @@ def _notes(dns: ClusterDNSPlan) -> list[Note]:
 
 
 def _kept(obj: Object, settings: Settings) -> list[Note]:
-    """Return the Event that says why the operator makes no DNSConfig although its settings ask for one."""
+    """Return an Event if the *settings* ask for a DNSConfig, but somebody else has made the DNSConfig *obj*.
+
+    The Event says that the operator leaves *obj* as it is.
+    """
     if not settings.makes_dnsconfig or is_operators(obj):
         return []
     words = (

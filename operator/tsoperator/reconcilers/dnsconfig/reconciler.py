@@ -132,9 +132,10 @@ class _View:
         return question_of(dnsconfig, service, self._cache.get(DEPLOYMENT, nameserver), dns, asked)
 
     async def reverts(self, wanted: ClusterDNSPlan, dns: DNSObjects | None) -> Mapping[Key, Reverts]:
-        """Return how another writer keeps undoing the *wanted* writes.
+        """Return how another writer keeps undoing the *wanted* writes, for each object of the cluster's DNS.
 
-        The name of that writer comes from a read of the live object, which happens only when a fight begins.
+        *dns* are these objects, None if the API server doesn't let the operator see them. When a fight begins, read the
+        live object to find the name of the other writer.
         """
         due = {write.key: write for write in map(clusterdns.written_by, wanted.steps)}
         versions, found = _versions(dns), {}

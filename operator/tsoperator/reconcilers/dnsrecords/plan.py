@@ -65,8 +65,10 @@ Render = Callable[[Part], str]
 class Observed:
     """The facts on which the ConfigMaps of records depend.
 
-    These are the elected DNSConfig, all records, their ConfigMaps by shard, the nameserver's Deployment, and the
-    known suffixes. The ConfigMaps needn't be looked at within the next *wait* seconds, unless something changes.
+    *dnsconfig* is the one in force. *buckets* have all records, and *configmaps* are the existing ConfigMaps of
+    records, by shard. *nameserver* is the Deployment of the nameserver, and *suffixes* are the known suffixes. If
+    *wait* is above 0, the plan writes nothing, and the records are reconciled again after so many seconds, or at a
+    change; the other fields are empty.
     """
 
     dnsconfig: Object | None = None
@@ -137,10 +139,10 @@ def failed(dnsconfig: Object, refusal: Refusal) -> Plan:
 
 
 def _shown_before(dnsconfig: Object, live: _Live, settings: Settings) -> Collection[str]:
-    """Return the zones of tailnets that were known earlier.
+    """Return the zones of those tailnets that the operator knew earlier.
 
-    They come from the status of *dnsconfig*. If the status has no zones, as after a restore from a backup, they
-    come from the documents.
+    The status of *dnsconfig* lists them. If it lists no zones, as after a restore from a backup, take them from the
+    *live* documents.
     """
     if shown_zones(dnsconfig):
         return tailnet_zones(dnsconfig)
@@ -161,8 +163,9 @@ def _parts(
 def _may_split(dnsconfig: Object, nameserver: Object | None, settings: Settings, live: _Live) -> bool:
     """Tell whether the operator is allowed to spread the records over shards.
 
-    It is if every Pod of the nameserver can read shards. Until a rollout of the nameserver ends, old Pods still serve
-    that perhaps can't; if the new image can't be pulled, the rollout never ends. An invalid DNSConfig changes nothing.
+    It is if every Pod of the nameserver can read shards. During a rollout of the nameserver, old Pods still serve, and
+    perhaps can't read them; if the new image can't be pulled, the rollout never ends. If the DNSConfig is invalid, the
+    result is True only if the *live* documents are several shards already.
     """
     parsed = parse(dnsconfig)
     if isinstance(parsed, Invalid):
@@ -174,8 +177,8 @@ def _may_split(dnsconfig: Object, nameserver: Object | None, settings: Settings,
 def _documents(parts: list[Part], live: _Live, render: Render) -> list[str]:
     """Return the documents to write: an unchanged document keeps its serial, and a changed one gets the next serial.
 
-    The next serial follows the newest serial of all documents. When serials start over, every document gets the new
-    one.
+    The next serial follows the newest serial of all documents. After the highest possible serial comes 1 again, which
+    every document gets.
     """
     serial = (live.serial + 1) % SERIALS or 1
     texts = []

@@ -82,8 +82,8 @@ def dnsrecords(
 class _View:
     """Gathers the facts about the proxies that have names, and about the ConfigMaps of records.
 
-    A change concerns one or two of 100,000 proxies. It queues the single key, and also notes the proxies that it
-    concerns. When the turn of the key comes, only these proxies are looked at again, in the cache.
+    A change concerns one or two of 100,000 proxies. The view notes these proxies, and the change queues the single key.
+    When the key is reconciled, the view looks only at the noted proxies again, in the cache.
     """
 
     def __init__(
@@ -116,7 +116,10 @@ class _View:
         }
 
     async def look(self, _key: Key, _obj: Object) -> plans.Observed:
-        """Gather the facts about the records, unless nothing has changed or the changes can wait."""
+        """Gather the facts about the records, or say how long the ConfigMaps of records can stay as they are.
+
+        They can if nothing has changed, or if the changes can wait.
+        """
         await self._look_at_changed()
         wait = self._due - asyncio.get_running_loop().time()
         if self._written and not self._stale and wait > 0:
@@ -144,10 +147,9 @@ class _View:
                 await asyncio.sleep(0)
 
     def _look_at(self, key: Key) -> None:
-        """Put a record into the table of records, or remove it.
+        """Bring the record for *key* in the table of records up to date; remove the record if there should be none.
 
-        It is the record of the proxy whose headless Service has that *key*, or of the user's Service with the *key*
-        that a ProxyGroup exposes.
+        *key* names the Service in front of a proxy, or a user's Service that a ProxyGroup exposes.
         """
         proxy, is_new = self._proxy(key), key not in self._table
         record = record_of(proxy, self._settings) if proxy else self._hosted_record(key)

@@ -24,8 +24,9 @@ AskService = Callable[[Check], Awaitable[HealthAnswer]]
 class GatePace:
     """The pace of the health checks for a Pod.
 
-    The prober asks *at_once* Services at a time. It gives up a request after *timeout* seconds, and repeats an attempt
-    that failed after *backoff*. It logs a warning about a Pod that has waited for *slow* seconds.
+    The prober asks *at_once* Services at a time, and gives up a request after *timeout* seconds. Between a failed
+    attempt and the next one, it makes the pause that *backoff* says. It logs a warning about a Pod that has waited for
+    *slow* seconds.
     """
 
     at_once: int = 8

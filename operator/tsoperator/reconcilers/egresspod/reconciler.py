@@ -58,7 +58,7 @@ class _View:
         self._settings = settings
 
     async def look(self, key: Key, pod: Object) -> plans.Observed:
-        """Let the prober ask the Services whether they lead to *pod*, if its gate is closed.
+        """Gather the facts about *pod*; while its gate is closed, let the prober ask the Services if they lead to it.
 
         If all of them lead to the Pod, read the Pod from the API server: the plan adds a condition to its
         status, and the cache keeps only a part of that status.
@@ -92,7 +92,7 @@ class _View:
         return [key_of(pod) for pod in pods if plans.is_waiting(pod)]
 
     def pods_waiting_behind(self, child: Object) -> Iterable[Key]:
-        """Return the Pods with closed gates of the ProxyGroup that *child* is for.
+        """Return the Pods whose gates are closed, in the ProxyGroup that *child* belongs to.
 
         *child* is the ClusterIP Service or an EndpointSlice of an egress Service.
         """

@@ -36,8 +36,8 @@ class AtGroups:
     *hosting* is None if the Ingress asks for no group. If the Ingress asks for no group any more, *left* says why its
     Tailscale Service isn't completely removed; None if nothing of that Service remains. *without_https* is the device
     of a proxy of the group that can't get certificates. The Ingress *is_advertised* if a proxy of any group advertises
-    the name in its status. *approval* tells how long the Ingress has waited for an approved host; it is None if it
-    needs none, or if a host is approved.
+    the name in its status. *approval* tells how long the Ingress has waited for an approved host; it is None if the
+    Ingress needs no such host, or if a host is approved.
     """
 
     hosting: Hosting | None = None
@@ -83,7 +83,7 @@ def can_take_over(ask: Ask, hosting: Hosting, services: Mapping[str, Object]) ->
 
 
 def blocked_notes(hosting: Hosting) -> list[Note]:
-    """Return the Events that say why a group can't serve an Ingress now. The proxy that the Ingress has stays."""
+    """Return the Events that say why a group can't serve an Ingress now. The Ingress keeps its own proxy."""
     refusal = obstacle(hosting)
     return [_note(refusal)] if refusal else _waiting_notes(hosting)
 

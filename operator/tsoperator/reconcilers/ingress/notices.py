@@ -92,9 +92,9 @@ def ignored_notes(ask: Ask) -> list[Note]:
 
 
 def _given(ask: Ask) -> str:
-    """Return an annotation on an Ingress that the operator reads.
+    """Return the name of one annotation that the operator reads and that the Ingress has.
 
-    Return an empty text if there is none, or if the deprecated annotation names the class of the Ingress.
+    Return an empty text if the Ingress has no such annotation, or if the deprecated annotation names its class.
     """
     found = annotations(ask.ingress)
     ours = {*VOCABULARY.known, *HOSTED_VOCABULARY.known} - {ANNOTATION_CLUSTER_DNS}

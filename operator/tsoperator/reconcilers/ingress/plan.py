@@ -168,7 +168,7 @@ def plan(
 
 
 def _grouped(ask: Ask, hosting: Hosting, observed: Observed, settings: Settings, *, is_early: bool) -> Plan:
-    """Return the plan for an Ingress that a ProxyGroup serves. A proxy of its own is removed before that.
+    """Return the plan for an Ingress that a ProxyGroup should serve. The plan removes the Ingress's own proxy first.
 
     If this reconcile *is_early*, the plan reports nothing about backends, because the user can have created the Ingress
     a moment before its Services.

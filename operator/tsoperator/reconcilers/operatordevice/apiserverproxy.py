@@ -89,7 +89,7 @@ def plan(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys | Ref
 
 
 def failed(observed: ObservedProxy, refusal: Refusal) -> Decided:
-    """Return the plan that reports why a step of the proxy's plan was refused."""
+    """Return the plan that reports *refusal*: a server has refused a step of the proxy's plan."""
     match refusal.step:
         case Child(obj) | Creation(obj) if refusal.is_taken:
             problem = in_the_way(obj)
@@ -102,7 +102,10 @@ def failed(observed: ObservedProxy, refusal: Refusal) -> Decided:
 
 
 def _planned(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys | Refusal) -> Decided:
-    """Return the plan for the proxy. Its notes are all Events but the one about the `problem` of the result."""
+    """Return the plan for the proxy, and the problem that keeps the operator from getting a device.
+
+    The caller adds the Event about that problem to the notes of the plan.
+    """
     devices = _devices(ask, observed, settings)
     told = notices(observed.secrets.state, observed.pods, devices.findings, observed.certificate, settings)
     if problem := _obstacle(ask, observed, settings):

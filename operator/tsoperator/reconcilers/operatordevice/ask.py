@@ -73,8 +73,8 @@ def ask_of(settings: Settings) -> Ask:
 def own_name(settings: Settings) -> str:
     """Return the name of the operator's own Deployment.
 
-    The name of the operator's Pod begins with it. If it can't be read there, such as because Kubernetes has cut a long
-    name, return the name of the Secret: the chart gives the Deployment and the Secret the same name.
+    The name of the operator's Pod begins with it. If the Pod's name doesn't show it, for example because Kubernetes has
+    cut a long name, return the name of the Secret: the chart gives the Deployment and the Secret the same name.
     """
     found = _POD_OF_DEPLOYMENT.fullmatch(settings.pod_name)
     return found[1] if found and len(settings.pod_name) < DNS_LABEL_MAX else settings.operator_secret

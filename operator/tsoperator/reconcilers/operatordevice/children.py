@@ -44,7 +44,10 @@ def secret_steps(
 
 
 def reference_to(account: Object) -> Object:
-    """Return the owner reference to *account*. When Helm removes *account*, the objects with this reference go, too."""
+    """Return the owner reference to *account*.
+
+    When Helm removes *account*, the garbage collector deletes the objects with this reference.
+    """
     return {
         "apiVersion": SERVICEACCOUNT.api_version,
         "kind": SERVICEACCOUNT.kind,

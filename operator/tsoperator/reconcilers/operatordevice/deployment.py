@@ -1,4 +1,4 @@
-"""The Deployment of the API server proxy: one Pod with the operator's own device, and the program that it serves.
+"""The Deployment of the API server proxy: its Pod runs the operator's own device, and the program behind the device.
 
 In the container `tailscale`, tailscaled ends TLS, and forwards each connection with a PROXY header, which names the
 caller. In the container `apiproxy`, a program asks tailscaled about the caller, and forwards to the API server.

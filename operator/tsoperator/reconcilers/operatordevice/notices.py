@@ -56,7 +56,7 @@ def notices(
 def reported_device(state: Object | None, pods: Sequence[Object]) -> ReportedDevice | None:
     """Return the device in the slim Secret *state*, as one of *pods* has reported it; None without that Secret.
 
-    If none of *pods* has written into the Secret last, the HTTPS name in the Secret doesn't count.
+    If the latest write into the Secret isn't by one of *pods*, the HTTPS name in the Secret doesn't count.
     """
     if state is None:
         return None

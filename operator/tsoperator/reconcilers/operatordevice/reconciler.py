@@ -342,7 +342,7 @@ class _ProxyView:
         self._world.tailnets.news_told(self._ask.owner)
 
     def refused(self, observed: ObservedProxy, _obj: Object, refusal: Refusal) -> Plan:
-        """Return the plan that reports why a step was refused."""
+        """Return the plan that reports *refusal*: a server has refused a step of the proxy's plan."""
         plan, problem, unsaid = apiserverproxy.failed(observed, refusal)
         self._hindered(observed, problem)
         self._log(unsaid)
@@ -361,9 +361,10 @@ class _ProxyView:
         self._logged = messages
 
     def _hindered(self, observed: ObservedProxy, problem: str) -> None:
-        """Remember why there is no device, for the objects that need its ID.
+        """Remember *problem*, which keeps the operator from getting a device; remember none if there is a device.
 
-        The reason isn't logged here, because an Event or the log has it already.
+        Objects that need the device's ID report the problem. It isn't logged here, because an Event or the log has it
+        already.
         """
         self._world.identity.hindered("" if observed.device else problem, is_told=True)
 

@@ -39,7 +39,7 @@ class HostAddresses:
     """
 
     def __init__(self, resolve: Resolve = resolve_ipv4, retry: Backoff = _RETRY) -> None:
-        """*resolve* looks up a hostname. *retry* has the pauses between two look-ups of a hostname that fail."""
+        """*resolve* looks up a hostname. *retry* says how long to wait after a failed look-up of a hostname."""
         self._resolve = resolve
         self._retry = retry
         self._followed: dict[Key, frozenset[str]] = {}

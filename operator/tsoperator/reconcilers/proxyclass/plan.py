@@ -51,9 +51,9 @@ _TOLERATION: Final = {
 class Observed:
     """The facts on which a ProxyClass's plan depends, besides the ProxyClass itself.
 
-    These are all ProxyClasses, whether the CRD of ServiceMonitors exists, and the range of the cluster's node
-    ports, if known. When a class first needs the range, the operator asks for it; until then *asked_for_ports* is
-    False.
+    *proxy_classes* are all ProxyClasses. *serves_monitors* is True if the CRD of ServiceMonitors exists. *node_ports*
+    is the range of the cluster's node ports, None if it isn't known. When a class first needs the range, the operator
+    asks for it; until it has asked, *asked_for_ports* is False.
     """
 
     proxy_classes: Sequence[Object] = ()

@@ -112,7 +112,10 @@ class ExposedView:
         return replace(found, waited=waited, candidates=read.hosts, unread=read.pending)
 
     def _is_awaited(self, tailnet: str, label: str) -> bool:
-        """Tell whether an object that had *label* in a *tailnet* names a group that can't serve it now."""
+        """Tell whether *label* in a *tailnet* is reserved, and no claim on it counts.
+
+        The reason is an object that perhaps had the label earlier, and can get it back.
+        """
         return self._hosting.is_reserved(tailnet, label) and self._hosting.holder(tailnet, label) is None
 
     def _exposed(self, claim: LabelClaim, group: Object, there: Hosted, domain: str) -> Exposed:
@@ -212,9 +215,10 @@ class ExposedChanges:
         self._settings = settings
 
     def of_claimant(self, old: Object | None, new: Object | None) -> set[Key]:
-        """Return the groups that can expose an Ingress or a Service, or another object that asks for the same label.
+        """Return the groups that a change of an Ingress or a Service concerns.
 
-        They include a group that the object named before the change, because that group perhaps still serves it.
+        These are the groups that the object names, or named before, and the groups that have an entry for its label.
+        They are also the groups that ask for this label, and the groups of other objects that ask for it.
         """
         if _claim_facts(old) == _claim_facts(new):
             return set()
@@ -265,7 +269,7 @@ class ExposedChanges:
         return self._cache.indexed(INGRESS, BY_BACKEND, str(service))
 
     def _labelled(self, labels: Iterable[str]) -> Iterator[Key]:
-        """Yield the keys of the groups that ask for one of *labels*, and of the groups of objects that ask for one."""
+        """Yield the keys of the groups that ask for one of *labels*, or that an object with such a label names."""
         for label in labels:
             for resource in (INGRESS, SERVICE):
                 yield from self._naming(self._cache.indexed(resource, BY_LABEL, label))

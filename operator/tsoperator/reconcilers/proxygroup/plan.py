@@ -99,8 +99,8 @@ class Observed:
     The Secrets among its *children* are in the order of their ordinals, and a state Secret comes before the config
     Secret of the same replica. *named* are all objects that have the name of a child, whoever made them. *services* are
     the ClusterIP Services of the egress Services that name the group, and *offer* has the objects that an ingress group
-    should serve. *node_ports* are all Services that have node ports, and those of the group; they and the *nodes*
-    matter if the class has static endpoints. *account* is the Secret with the ACME accounts that groups share.
+    should serve. *node_ports* are all Services with node ports, and all Services of the group; these and *nodes* are
+    empty unless the class has static endpoints. *account* is the Secret with the ACME accounts that groups share.
 
     *api* are the facts about a group of type kube-apiserver. The Secrets in *misnamed* have the labels of a replica of
     such a group, but not the name of one. The group *lacks_account* if its Pods are to run under the ServiceAccount of
@@ -235,7 +235,7 @@ def _misnamed_problem(misnamed: Sequence[Object]) -> str:
 
 
 def _emptied(ask: Ask, children: Children) -> list[str]:
-    """Return the names of the config Secrets that lack a config, if the group offers the Kubernetes API."""
+    """Return the names of the config Secrets that lack a config; none unless the group offers the Kubernetes API."""
     configs = [each for each in children.secrets if key_of(each).name.endswith(CONFIG_SUFFIX)]
     return [key_of(each).name for each in configs if lacks_api_config(each)] if ask.type.offers_api else []
 
@@ -338,7 +338,7 @@ def failed(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
 
 
 def _api_serving(ask: Ask, chosen: ProxyClassSpec | None, settings: Settings) -> APIServing:
-    """Return the configuration of a group that offers the Kubernetes API, as far as all its proxies share it."""
+    """Return the configuration for offering the Kubernetes API that all proxies of a group have in common."""
     return APIServing(
         api_proxy_mode(ask.group),
         "debug" if settings.log_level == "DEBUG" else "info",
@@ -408,15 +408,18 @@ def _workload(ask: Ask, proxy: Proxy, observed: Observed, settings: Settings) ->
 
 
 def _refused(ask: Ask, observed: Observed, settings: Settings, refusal: Refusal) -> Plan:
-    """Return the plan that reports *refusal* on a group. Its running proxies serve the Services as they are now."""
+    """Return the plan that reports *refusal* on a group.
+
+    The plan also updates the group's ConfigMap, so that running proxies serve the Services in their present state.
+    """
     return replace(_refusal_plan(ask, observed, refusal), steps=_kept(ask, observed, settings))
 
 
 def _kept(ask: Ask, observed: Observed, settings: Settings) -> Sequence[Step]:
     """Return the steps that update the ConfigMap of a group whose proxies can't be made or changed.
 
-    So its running proxies go on serving the Services as they are now. For a group of type ingress, the proxies also
-    cease to advertise the Tailscale Services that they should no longer serve.
+    With this ConfigMap, running proxies serve the Services in their present state. In a group of type ingress, the
+    steps also make the proxies cease to advertise the Tailscale Services that they should no longer serve.
     """
     live = observed.configmap
     if live is None or is_anothers(live, ask.owner):

@@ -43,7 +43,7 @@ _OURS: Final = (_GRACE, "readinessGates")  # fields of Pods that not all Go oper
 
 
 def group_statefulset(type_: GroupType, proxy: Proxy, settings: Settings, children: Children) -> Object | None:
-    """Return the StatefulSet of a group; None until the address family is known at which its Pods should listen."""
+    """Return the StatefulSet of a group; None while it isn't known whether its Pods should listen at IPv4 or IPv6."""
     live = children.statefulset(proxy.key)
     service = next((each for each in children.metrics if resource_of(each) == SERVICE), None)
     if service is None and not (proxy.proxy_class and proxy.proxy_class.is_measured):

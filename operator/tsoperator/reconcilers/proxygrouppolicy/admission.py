@@ -147,6 +147,6 @@ def _one_of(names: Sequence[str]) -> str:
 def _literal(value: Any) -> str:
     """Return the string *value* as a literal of CEL.
 
-    CEL has the same literals as JSON, but for escaped surrogates.
+    CEL has the same literals as JSON, except for escaped surrogates.
     """
     return json.dumps(value, ensure_ascii=False)

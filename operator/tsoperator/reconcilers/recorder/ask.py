@@ -1,4 +1,4 @@
-"""Parses a Recorder into an `Ask` once, with the names that it gives to other objects, or with its faults."""
+"""Parses a Recorder into an `Ask` once, with the names of the objects that it needs, or with its faults."""
 
 import re
 from collections.abc import Iterator, Mapping

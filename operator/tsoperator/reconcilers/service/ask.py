@@ -221,7 +221,7 @@ def needs_suffix(service: Object) -> bool:
 def by_destination(service: Object) -> Iterable[str]:
     """Yield the values for the index `BY_DESTINATION`: the name or address of the device to which *service* leads.
 
-    The first label of the name is a value, too, because Headscale gives only that.
+    The first label of the name is another value, because Headscale tells no more of a device's name.
     """
     target = _target(annotations(service))
     if any(target):

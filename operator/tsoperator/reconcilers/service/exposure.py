@@ -25,7 +25,7 @@ class Shown:
     """The parts of a Service's status, and the Events, that tell the user about the proxy.
 
     These are a *condition*, and load balancer *entries*, which are None if the load balancer of the Service isn't
-    ours. *notes* are Events at each reconcile. *news* are Events only until the condition has their words.
+    ours. The Events *notes* are due at each reconcile, and the Events *news* only until the condition has their words.
     """
 
     condition: Object

@@ -1,7 +1,8 @@
 """Makes the plan for an egress Service of a ProxyGroup (docs/development/groups.md).
 
 Such a Service has a place at the group: a ClusterIP Service in the operator's namespace, with EndpointSlices that lead
-to the proxies. While it moves, it has places at several groups, or also a proxy of its own.
+to the proxies. While the Service moves, it has several places: at two or more groups, or at a group and at a proxy of
+its own.
 """
 
 import hashlib
@@ -219,9 +220,9 @@ def _lost(ask: Ask, places: Places) -> str:
 
 
 def _unready_notes(ask: Ask, ready: Object) -> list[Note]:
-    """Return an Event if a Service is not *ready*, and its condition has another reason now.
+    """Return an Event if the desired condition *ready* is False, and has another reason than the present one.
 
-    While a Pod is replaced, the readiness is unknown. That causes no Event, because a ProxyGroup has many Services.
+    While a Pod is replaced, the condition is Unknown. That causes no Event, because a ProxyGroup has many Services.
     """
     before = next((each["reason"] for each in ask.conditions if each["type"] == CONDITION_EGRESS_READY), "")
     if ready["status"] != FALSE or ready["reason"] == before:
@@ -230,16 +231,16 @@ def _unready_notes(ask: Ask, ready: Object) -> list[Note]:
 
 
 def is_fresh(ask: Ask) -> bool:
-    """Tell whether a Service's status has no condition yet that says whether the Service is ready."""
+    """Tell whether a Service's status still lacks the condition about the Service's readiness."""
     return all(each["type"] != CONDITION_EGRESS_READY for each in ask.conditions)
 
 
 def _readiness(ask: Ask, live: Object | None, places: Places, *, is_lost: bool = False) -> Object:
     """Return the condition that says how many proxies route traffic, and where Pods reach the device.
 
-    *live* is the ClusterIP Service, if there is one. If the device *is_lost*, the condition doesn't say where Pods
-    reach it. While a Pod is replaced, the readiness is unknown, and the condition goes on saying where if it has said
-    so before.
+    *live* is the ClusterIP Service, None if there is none. The condition doesn't say where Pods reach the device if
+    *live* is None, if the condition is False, or if the device *is_lost*. While a Pod is replaced, the condition is
+    Unknown. In that case it says where Pods reach the device only if the present condition says it, too.
     """
     shown = readiness(places.group(ask.group), endpoints_of(live, places) if live else {})
     if live is None or is_lost or shown["status"] == FALSE or (shown["status"] != TRUE and not _was_reached(ask)):
@@ -259,9 +260,11 @@ def _reached_notes(ask: Ask, live: Object) -> list[Note]:
 
 
 def _success_notes(ask: Ask, live: Object, ready: Object) -> list[Note]:
-    """Return the Event that says where Pods reach the target of a Service, if it is *ready* now and wasn't before.
+    """Return the Event that says where Pods reach the target of a Service, if the user hasn't been told that yet.
 
-    There is an Event, too, if Pods reach it elsewhere than before. The end of a Pod's replacement causes no Event.
+    There is an Event only if the desired condition *ready* is True, and one of two things is true: The present
+    condition says that Pods reach the target elsewhere; or it isn't True, and doesn't say where they reach the target.
+    The end of a Pod's replacement causes no Event.
     """
     before = next((each for each in ask.conditions if each["type"] == CONDITION_EGRESS_READY), None)
     (note,) = _reached_notes(ask, live)

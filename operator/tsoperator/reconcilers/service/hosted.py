@@ -56,9 +56,9 @@ _SOUND: Final = condition(CONDITION_INGRESS_VALID, True, "IngressSvcValid", "Ing
 def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, proxy_tags: Sequence[str]) -> Plan:
     """Return the plan for a Service that has no proxy of its own; *hosting* is None if no group can expose it.
 
-    *unapproved_for* is the number of seconds for which proxies have advertised the Tailscale Service, and none has been
-    known to be approved as a host; None if one is approved, or if none advertises it. *proxy_tags* are the tags of
-    proxies for which nobody chose other tags.
+    *unapproved_for* is the number of seconds in which proxies have advertised the Tailscale Service, but the operator
+    has known no approved host of it. It is None if a host is approved, or if no proxy advertises the Tailscale Service.
+    *proxy_tags* are the tags of proxies for which nobody chose other tags.
     """
     refusal = refusal_of(ask, hosting)
     if hosting is None or (refusal is not None and refusal.reason == INVALID):
@@ -87,7 +87,10 @@ def refusal_of(ask: Ask, hosting: Hosting | None) -> Refusal | None:
 
 
 def refused(ask: Ask, refusal: Refusal | None) -> Plan:
-    """Return the plan that reports why a Service, as it is now, can't be exposed. The plan stops no proxy."""
+    """Return the plan that only reports *refusal*: the reason why a ProxyGroup can't expose a Service now.
+
+    With None, the plan reports that the Service is valid. The plan stops no proxy.
+    """
     status = ask.status_with(_validity(refusal))
     return Plan(status=status, notes=[_event(refusal)] if refusal else [])
 
@@ -128,7 +131,7 @@ def left_notes(left: Refusal) -> Sequence[Note]:
 
 
 def _unsuitable(ask: Ask) -> Refusal:
-    """Return why no ProxyGroup can expose a Service of this type: it has no cluster IP, or not our class."""
+    """Return why no ProxyGroup can expose a Service that has no cluster IP, or isn't a load balancer of our class."""
     spec = ask.service["spec"]
     if spec.get("type") == "ExternalName":
         cure = "it has no cluster IP: remove annotation tailscale.com/proxy-group to give it a proxy of its own"
@@ -183,7 +186,7 @@ def _notes(ask: Ask, hosting: Hosting, refusal: Refusal | None) -> list[Note]:
 
 
 def _awaits_pods(hosting: Hosting) -> bool:
-    """Tell whether the proxies don't advertise the Service because none of its Pods is ready."""
+    """Tell whether a Service has no ready Pod, and no proxy advertises its Tailscale Service for that reason."""
     return not hosting.has_pods and not hosting.advertising
 
 

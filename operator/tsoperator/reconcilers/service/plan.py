@@ -224,7 +224,7 @@ def _taken(ask: Ask, observed: Observed) -> list[Note]:
 def _exposed(ask: Ask, made: Plan, pending: Object | None, observed: Observed) -> Plan:
     """Return *made* with the status and the Events of an exposed Service, and with the removal of all its places.
 
-    *pending* is the condition of a proxy that can't log in.
+    *pending* is the condition to show if the proxy can't log in; None if it can.
     """
     device = proxy_device(observed.children)
     shown = exposure.shown(ask, device)

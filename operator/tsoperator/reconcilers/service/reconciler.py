@@ -187,7 +187,7 @@ class _View:
     async def _reverts(self, ask: Ask, own_name: str, places: Places) -> Reverts:
         """Return how another writer keeps reverting an egress Service.
 
-        The name of that writer comes from a read of the live Service. After such a read the name is remembered.
+        To find the name of that writer, read the live Service once, and remember the name.
         """
         if ask.mode is ServiceMode.NOTHING or ask.is_exposed:
             self._rewrites.note(ask.service, None)
@@ -222,7 +222,7 @@ class _View:
         A child concerns its parent. A user's Service concerns itself, and the Services that ask for the same label in a
         tailnet. Both concern the Services that can get or lose their name by the change, and those that ask for the
         same entry at a ProxyGroup. A place at a ProxyGroup also concerns the Services that share a port of the proxies
-        with it. If the place is gone, it concerns the Services that found no free port, too.
+        with it. A place that is gone also concerns the Services that found no free port at the ProxyGroup.
         """
         key, owner = key_of(service), parent_of(service, self._settings.namespace)
         if owner:
@@ -242,8 +242,8 @@ class _View:
         """Return the Services that a change of an EndpointSlice concerns.
 
         The EndpointSlice of a place concerns the Service that has the place. Another EndpointSlice concerns its Service
-        only if that claims a label at a ProxyGroup, or claimed one earlier, and if the EndpointSlice has just got its
-        first ready endpoint or lost its last one.
+        only when it has got its first ready endpoint, or lost all ready endpoints. In addition, this Service must claim
+        a label at a ProxyGroup, or have claimed one earlier.
         """
         of_places = (key for each in (old, new) if each for key in self._keys_of_slice(each))
         return [*of_places, *self._hosted.of_slice(old, new)]

@@ -25,10 +25,11 @@ _AWAY: Final = "check that spec.loginUrl is right, and that the operator's Pod c
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The result of trying the credentials of a tailnet: the refusals of calls, and the devices of the tailnet.
+    """The result of trying the credentials of a tailnet at its control server.
 
-    *devices* has the MagicDNS names of the devices by their IDs; it is empty if they could not be listed. A device that
-    another tailnet shares with this one has an empty name.
+    *refusals* has a Refusal for each call that failed. *devices* has the MagicDNS names of the tailnet's devices by
+    their IDs; it is empty if they could not be listed. A device that another tailnet shares with this one has an empty
+    name.
     """
 
     refusals: Sequence[Refusal]

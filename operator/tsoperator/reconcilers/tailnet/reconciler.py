@@ -81,8 +81,9 @@ class _Judged:
 class _Known:
     """The facts about a Tailnet that are remembered.
 
-    *judged* is the latest judgement, and *proved* the basis of the latest good one. *is_held* is False from each look
-    at the Tailnet until the operator has put our finalizer on it, if it is to have one.
+    *judged* is the latest judgement, and *proved* the basis of the latest good one. *is_held* becomes False at each
+    look at the Tailnet. It becomes True when the operator has carried out the steps of the plan, so that the Tailnet
+    has our finalizer if the plan puts it on.
     """
 
     judged: _Judged | None = None
@@ -99,8 +100,9 @@ def tailnet_kind(
 ) -> Kind[Observed]:
     """Return the `Kind` of Tailnets, which tries their credentials.
 
-    It registers a tailnet for each Tailnet with good credentials, as long as the Tailnet is used. *operator_id*
-    returns the ID by which the operator owns Tailscale Services. *clock* counts seconds and never goes back.
+    It registers the tailnet of each Tailnet with good credentials. The registration ends when the Tailnet is gone, or
+    when it is being deleted and nothing needs it any more. *operator_id* returns the ID by which the operator owns
+    Tailscale Services. *clock* counts seconds and never goes back.
     """
     view = _View(cache, tailnets, factory, operator_id, clock)
 
@@ -149,7 +151,8 @@ class _View:
     def register(self, obj: Object, _observed: Observed, plan: Plan) -> None:
         """Register the tailnet of *obj* by the latest judgement, after the operator has carried out *plan*.
 
-        A *plan* without a refusal has put our finalizer on *obj*. If *plan* has a refusal, new proxies are refused.
+        A *plan* without a refusal has put our finalizer on *obj*. If *plan* has a refusal, the tailnet accepts no new
+        proxies.
         """
         if obj:
             self._known(obj).is_held = True
@@ -323,7 +326,7 @@ class _View:
         return [key_of(obj) for obj in self._cache.all(TAILNET) if secret_name(obj) == name]
 
     def keys_of_user(self, _user: Object) -> Iterable[Key]:
-        """Return the Tailnets that are being deleted, because their deletion waits for objects that name them to go."""
+        """Return the Tailnets that are being deleted: each of them waits until no object names it any more."""
         return [key_of(obj) for obj in self._cache.all(TAILNET) if is_deleting(obj)]
 
     def keys_of_service(self, service: Object) -> Iterable[Key]:

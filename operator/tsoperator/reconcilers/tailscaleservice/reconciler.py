@@ -163,9 +163,9 @@ class _Look:
         return pause if pause > 0 else None
 
     def _certificate(self, holder: LabelClaim | None) -> Key | None:
-        """Return the key of the certificate's objects for *holder*.
+        """Return the key of the objects of the certificate for *holder*.
 
-        It is None if *holder* needs none, or if its domain isn't known.
+        Return None without a *holder*, if *holder* needs no certificate, or while the tailnet's domain isn't known.
         """
         domain = domain_of_group(self._view.states(holder.group)) if holder and holder.is_web else ""
         return Key(self._settings.namespace, f"{holder.label}.{domain}") if holder and domain else None
@@ -256,10 +256,11 @@ class _Mappers:
         return {key for each in given for key in self._keys_of(each)}
 
     def of_group(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Return the labels of the objects and proxies of a ProxyGroup that comes, goes or changes its tailnet.
+        """Return the labels of a ProxyGroup that has been created or deleted, or that has another tailnet or claim.
 
-        If the ProxyGroup has a claim of its own, return these labels also when the claim changes. Return them in all
-        tailnets, because the objects of a missing ProxyGroup keep their Tailscale Services in all tailnets.
+        These are the labels of the group, its objects and its proxies. Return them in all tailnets, because the objects
+        of a missing ProxyGroup keep their Tailscale Services in all tailnets. Return also an empty label in the
+        ProxyGroup's tailnet, so that the list of the Tailscale Services there is read.
         """
         there = [each for each in (old, new) if each is not None and is_host(each)]
         if not there or (len(there) == 2 and _asked_of_group(there[0]) == _asked_of_group(there[1])):
@@ -282,9 +283,9 @@ class _Mappers:
     def of_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Return the labels that a change of the Secret of a certificate or of a proxy concerns.
 
-        The Secret of a certificate concerns the label of the certificate. The Secret of a proxy concerns the labels
-        that came or went in it. If it is a state Secret, and the proxy now reports another domain, it concerns all
-        labels that the group or its objects claim.
+        The Secret of a certificate concerns the label of the certificate. The Secret of a proxy concerns the labels of
+        those Tailscale Services that the change has added to the Secret, or removed from it. But if it is a state
+        Secret, and the proxy now reports another domain, it concerns all labels that the group or its objects claim.
         """
         obj = new or old or {}
         if any(each is not None and by_certificate(each) for each in (old, new)):
@@ -310,7 +311,10 @@ class _Mappers:
         return self._in_group(owner.key.name, by_label(group)) if group else ()
 
     def of_strange_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Return the label whose certificate needs the name of a Secret that isn't ours, and that comes or goes."""
+        """Return the label whose certificate needs the name of a Secret that has been created or deleted.
+
+        The Secret lacks our labels, so it is perhaps somebody else's.
+        """
         if old is not None and new is not None:
             return ()
         key = key_of(new or old or {})
@@ -331,7 +335,7 @@ class _Mappers:
         return {Key(tailnet_of(each), label) for each in groups for label in self._labels_of(each)}
 
     def of_identity(self, _identity: Object) -> Iterable[Key]:
-        """Return the labels of all groups, and all Tailscale Services that are known."""
+        """Return the labels of all groups, and the labels of all Tailscale Services that the operator knows."""
         groups = [each for each in self._cache.all(PROXYGROUP) if is_host(each)]
         found = {Key(tailnet_of(each), label) for each in groups for label in self._labels_of(each)}
         return found | {*self._world.known()}
@@ -370,7 +374,10 @@ def _asked_of_group(group: Object) -> object:
 
 
 def _told(secret: Object | None) -> set[str]:
-    """Return the Tailscale Services in the slim Secret of a proxy: those it advertises, and the one it serves."""
+    """Return the names of the Tailscale Services in the slim Secret of a proxy.
+
+    These are the ones that the proxy advertises, and the one by which it should serve the Kubernetes API, if any.
+    """
     return {*advertised_services(secret), served_service_of(secret)} - {""} if secret else set()
 
 
