@@ -10,7 +10,7 @@ _SERVICE = "operator/reconcilers/service"
 _GROUP = "operator/reconcilers/proxygroup"
 _TAILNET = "operator/reconcilers/tailnet"
 _DNSCONFIG = "operator/reconcilers/dnsconfig"
-_REFUSED_DNSCONFIG = "a_refusal_is_reported_together_with_the_answers_of_the_clusters_dns_and_changes_no_child"
+_REFUSED_DNSCONFIG = "a_dnsconfig_reports_a_refusal_beside_the_answers_of_the_clusters_dns_and_no_child_is_written"
 _TAILNET_OF_RELAYS = "the_spec_of_a_peerrelay_decides_the_hostname_prefix_the_tags_and_the_tailnet_of_its_devices"
 _CONNECTOR = "operator/reconcilers/connector"
 _RECORDER = "operator/reconcilers/recorder"
@@ -48,7 +48,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_reconciler.py an_egress_service_stays_as_it_is_while_its_pod_is_replaced",
     ],
     "A name of a device that would have more than 63 characters": [
-        f"{_CONNECTOR}/test_plan.py a_connector_whose_proxies_cannot_be_made_says_why_and_changes_nothing",
+        f"{_CONNECTOR}/test_plan.py a_connector_reports_why_its_proxies_cannot_be_made_and_its_children_do_not_change",
         f"{_GROUP}/test_plan.py the_condition_says_why_a_group_cannot_be_made_and_its_proxies_stay",
     ],
     "When you delete or edit an object that the operator has made": [
@@ -65,7 +65,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_egress.py the_message_about_reverts_of_a_service_says_how_to_end_the_reverts",
     ],
     "The operator refuses a `tailscale.com/tailnet-ip`": [
-        f"{_SERVICE}/test_plan.py each_violation_of_a_service_names_the_annotation_and_the_values_that_it_takes",
+        f"{_SERVICE}/test_plan.py each_violation_of_a_service_names_the_annotation_and_the_values_that_are_allowed",
         "operator/api/test_rules.py the_error_for_an_invalid_name_target_address_or_tag_says_why",
     ],
     "A new Ingress gets no proxy while": [
@@ -94,7 +94,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "Conditions turn False": [
         f"{_SERVICE}/test_plan.py a_service_waits_for_its_class_to_be_ready_and_keeps_its_proxy",
-        f"{_CONNECTOR}/test_plan.py a_connector_whose_proxies_cannot_be_made_says_why_and_changes_nothing",
+        f"{_CONNECTOR}/test_plan.py a_connector_reports_why_its_proxies_cannot_be_made_and_its_children_do_not_change",
         "operator/reconcilers/tailnet/test_proofs.py credentials_that_were_good_stay_in_use_when_a_fault_appears_later",
     ],
     "There are more Events": [
@@ -142,7 +142,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/tsclient/test_oauth.py credentials_that_are_rotated_or_replaced_are_used_at_once"
     ],
     "A MagicDNS name outside of `ts.net`": [
-        f"{_SERVICE}/test_plan.py each_violation_of_a_service_names_the_annotation_and_the_values_that_it_takes",
+        f"{_SERVICE}/test_plan.py each_violation_of_a_service_names_the_annotation_and_the_values_that_are_allowed",
     ],
     "The proxy is a Pod of its own": [
         f"{_PROXY_PLAN} the_plan_makes_or_updates_the_api_server_proxy_unless_there_is_a_problem",
@@ -200,7 +200,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_RELAY}/test_plan.py the_condition_of_an_invalid_peerrelay_says_how_to_fix_it_and_its_relays_stay"
     ],
     "The StatefulSet of a group keeps its Pod template": [
-        f"{_GROUP}/test_statefulset.py pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to_change",
+        f"{_GROUP}/test_statefulset.py pods_of_the_go_operator_and_of_earlier_versions_stay_until_the_group_is_edited",
     ],
     "When a Service has moved to another group": [
         "operator/group/test_places.py the_old_places_are_unused_when_the_service_has_moved_to_the_new_place",
@@ -216,7 +216,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_INGRESS}/test_grouped.py an_ingress_is_released_when_its_tailscale_service_is_completely_removed",
     ],
     "If two objects want the same name": [
-        f"{_SERVICE}/test_hosted.py a_service_reports_an_older_object_that_claims_its_label_but_no_newer_object",
+        f"{_SERVICE}/test_hosted.py a_service_reports_that_an_older_object_claims_its_label_but_ignores_a_newer_claim",
     ],
     "If operators of other clusters own": [
         "operator/group/test_exposing.py facts_about_an_object_decide_whether_the_proxies_serve_and_advertise_it",
@@ -258,8 +258,8 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "e2e/test_proxygroup.py the_name_of_a_device_behind_an_egress_group_resolves_to_the_clusterip_service",
     ],
     "A Tailnet stays while": [
-        f"{_TAILNET}/test_proofs.py a_tailnet_stays_while_an_object_of_any_kind_names_it",
-        f"{_TAILNET}/test_reconciler.py a_tailnet_stays_while_a_connector_that_no_longer_names_it_has_devices_there",
+        f"{_TAILNET}/test_proofs.py a_tailnet_object_stays_while_an_object_of_any_kind_names_it",
+        f"{_TAILNET}/test_reconciler.py a_tailnet_object_stays_while_its_tailnet_has_devices_of_a_connector_that_left",
     ],
     "A ProxyGroup or a Connector has at most 100 replicas": [
         "operator/proxy/test_replica.py a_proxy_has_at_most_a_hundred_replicas",

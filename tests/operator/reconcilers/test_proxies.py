@@ -109,7 +109,7 @@ async def limited(sim: ClusterSim, proxies: Proxies) -> None:
 
 
 @pytest.mark.parametrize(("surplus", "wait"), [([], 30), ([slim_secret("ts-db-1", {})], 5)])
-async def test_a_parent_whose_proxy_waits_for_an_auth_key_is_requeued_when_that_key_is_due_or_earlier(
+async def test_a_parent_is_requeued_no_later_than_when_the_operator_can_mint_the_auth_key_of_its_proxy(
     sim: ClusterSim, proxies: Proxies, surplus: list[Object], wait: float
 ) -> None:
     await limited(sim, proxies)
@@ -119,7 +119,7 @@ async def test_a_parent_whose_proxy_waits_for_an_auth_key_is_requeued_when_that_
     assert plan.requeue_after == pytest.approx(wait, abs=wait / 3)
 
 
-async def test_the_operator_forgets_the_limit_of_auth_keys_for_a_parent_when_the_parent_is_released(
+async def test_the_release_of_a_parent_ends_the_wait_before_the_operator_mints_another_auth_key_for_its_proxy(
     sim: ClusterSim, proxies: Proxies
 ) -> None:
     await limited(sim, proxies)
@@ -236,7 +236,7 @@ async def lab(client: KubeClient, cache: Cache, tailnets: Tailnets) -> AsyncIter
 
 
 def logged_in(url: str, owner: Owner = GATE) -> Children:
-    """Return the children of a proxy that has a device, and whose control server is at *url*."""
+    """Return the children of *owner*'s proxy, which has a device, and whose control server is at *url*."""
     config = {"cap-107.hujson": json.dumps({"ServerURL": url}), "device_id": "n5"}
     return Children(secrets=[slim_secret("ts-gate-0", config, owner.labels)])
 
@@ -277,7 +277,7 @@ async def test_a_new_replica_gets_no_auth_key_until_the_lists_of_devices_show_th
     assert not lab.control.keys
 
 
-async def test_a_refused_tailnet_is_still_used_for_proxies_that_are_in_it(
+async def test_a_tailnet_that_has_become_unusable_is_still_used_for_proxies_that_are_in_it(
     proxies: Proxies, tailnets: Tailnets, lab: Lab
 ) -> None:
     tailnets.refuse("lab", "its Secret is empty")

@@ -1,4 +1,4 @@
-"""The class and the tailnet that a Connector names. The tests of the plan show its other requests."""
+"""The class and the tailnet that the operator reads from a Connector. test_plan.py tests the other fields."""
 
 from tsoperator.reconcilers.connector.ask import parse
 

@@ -48,7 +48,7 @@ ZEROS = {"subnetRoutes": "", "isExitNode": False, "isAppConnector": False, "devi
 
 
 def seen(*secrets: Object, proxy_class: Object | None = None, tailnet: TailnetView = OWN_TAILNET) -> Observed:
-    """Return the facts about a Connector with *secrets*."""
+    """Return the facts about a Connector: its *secrets*, its *proxy_class*, and those about its *tailnet*."""
     return Observed(Children(secrets=[*map(slim, secrets)]), proxy_class, tailnet)
 
 
@@ -140,7 +140,11 @@ SHOWN: dict[str, tuple[Object, list[Object], Object]] = {
 
 
 def shows(spec: Object, shown: Object) -> Callable[[Said], None]:
-    """Return a check that the status of a Connector with *spec* shows its role, and has the fields *shown*."""
+    """Return a check of what the operator says about a valid Connector with *spec*.
+
+    The check fails unless the Connector is ready, isAppConnector in its status suits *spec*, and the other fields of
+    its status are as in *shown*.
+    """
     has_joined, role = "hostname" in shown, {"isAppConnector": "appConnector" in spec}
     none = "its proxy is made, and has not joined the tailnet yet" if spec.get("replicas", 1) else IDLE
     words = JOINED if has_joined else none
@@ -202,7 +206,10 @@ class Bad(NamedTuple):
 
 
 def long(length: int, words: str, **spec: object) -> Bad:
-    """Return a `Bad` whose Connector is an exit node and has a name of *length* characters."""
+    """Return a `Bad` for an exit node with *spec* and with a name of *length* characters.
+
+    The message of its condition must contain *words*.
+    """
     return Bad({**EXIT, **spec}, words, name="a" * length)
 
 
@@ -230,7 +237,9 @@ BAD = {
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 @pytest.mark.parametrize("before", [None, {**ZEROS, "isExitNode": True, "devices": [{"hostname": "a"}]}])
-def test_a_connector_whose_proxies_cannot_be_made_says_why_and_changes_nothing(bad: Bad, before: Object | None) -> None:
+def test_a_connector_reports_why_its_proxies_cannot_be_made_and_its_children_do_not_change(
+    bad: Bad, before: Object | None
+) -> None:
     made = plan(live_connector(bad.spec, name=bad.name) | ({"status": before} if before else {}), bad.observed)
     bad.check(said_by(made))
     assert made == Plan(status=made.status, notes=[Note("Warning", *ready(made)[1:])])

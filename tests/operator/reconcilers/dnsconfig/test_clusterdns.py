@@ -37,7 +37,11 @@ PASSED_ON = NODE_CACHE.replace(".:53", f".:53 {DOMAIN}:53")
 
 
 def coredns(text: str = COREFILE, **others: dict[str, str]) -> DNSObjects:
-    """Return CoreDNS's ConfigMap with the Corefile *text*, and *others*, in whose names ``_`` stands for ``-``."""
+    """Return CoreDNS's ConfigMap with the Corefile *text*, and one more ConfigMap for each of *others*.
+
+    A keyword of *others* is the name of a ConfigMap, with ``_`` in place of ``-``. Its value is the data of the
+    ConfigMap.
+    """
     data = {"coredns": {"Corefile": text}, **{name.replace("_", "-"): value for name, value in others.items()}}
     return DNSObjects([obj(CONFIGMAP, Key("kube-system", name), {"data": each}) for name, each in data.items()])
 
@@ -55,7 +59,7 @@ def wanted(
 
 
 def after(dns: DNSObjects, **fields: Any) -> DNSObjects:
-    """Return *dns* with the changes that the operator's plan for *dns* makes."""
+    """Return *dns* after the steps of the plan for it. *fields* are the other arguments of `wanted`."""
     return applied(dns, map(Change, wanted(dns=dns, **fields).steps))
 
 
@@ -64,7 +68,11 @@ def reason_of(found: ClusterDNSPlan) -> str | None:
 
 
 class Told(NamedTuple):
-    """A plan, with its number of steps, the reason of its refusal, and words of its advice to restart CoreDNS."""
+    """A *plan*, with the number of *steps* and the *reason* of the refusal that it must have.
+
+    *reason* is None if the plan must have no refusal. *restart* has words of the advice to restart CoreDNS that the
+    plan must give; if *restart* is empty, the plan must give no such advice.
+    """
 
     plan: ClusterDNSPlan
     steps: int
@@ -103,7 +111,7 @@ def test_the_plan_writes_the_stub_domain_or_says_why_not(case: Told) -> None:
     assert (case.restart in restart, bool(restart)) == (True, bool(case.restart))
 
 
-def test_a_patch_of_the_clusters_dns_has_the_resource_version_that_the_operator_saw_and_our_annotations() -> None:
+def test_a_patch_of_the_clusters_dns_has_our_annotations_and_the_resource_version_that_the_operator_saw() -> None:
     kube_dns = DNSObjects([obj(CONFIGMAP, Key("kube-system", "kube-dns"), {}, resourceVersion="7")])
     openshift = replace(coredns(), openshift=obj(OPENSHIFT_DNS, Key("", "default"), resourceVersion="9"))
     steps = [step for dns in (coredns(), kube_dns, openshift) for step in wanted(dns=dns).steps]
@@ -223,7 +231,7 @@ def test_an_operator_that_is_not_allowed_to_read_the_clusters_dns_looks_again_af
 
 
 @pytest.mark.parametrize(("status", "held"), [("True", True), ("False", False), (None, False)])
-def test_a_dnsconfig_keeps_its_finalizer_if_the_operator_is_no_longer_allowed_to_read_its_stub_domain(
+def test_a_deleted_dnsconfig_waits_only_if_the_operator_wrote_a_stub_domain_that_it_cannot_read_now(
     status: str | None, held: bool
 ) -> None:
     conditions = [condition("ClusterDNSConfigured", status, "Any", "")] if status else []

@@ -82,7 +82,7 @@ async def test_the_corefile_forwards_to_the_nameserver_until_the_mode_is_manual(
         ("CoreDNSCustom", "coredns-custom", None),
     ],
 )
-async def test_the_stub_domain_is_in_the_platforms_separate_configmap_while_there_is_a_dnsconfig(
+async def test_the_stub_domain_is_in_the_configmap_for_the_chosen_platform_until_the_dnsconfig_is_deleted(
     world: World, platform: str, name: str, before: Object | None
 ) -> None:
     place = {**COREDNS, "metadata": {**COREDNS["metadata"], "name": name}}
@@ -135,7 +135,7 @@ async def test_the_operator_restores_a_removed_stub_domain_and_keeps_the_edits_o
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-async def test_without_the_reload_plugin_an_event_says_how_to_restart_coredns_after_the_removal(
+async def test_without_the_reload_plugin_an_event_says_how_to_restart_coredns_after_the_stub_domain_is_removed(
     cluster: World, is_kept: bool
 ) -> None:
     silent = COREFILE.replace("    reload\n", "")
@@ -200,7 +200,7 @@ async def test_a_recreated_nameserver_gets_its_old_address_or_the_stub_domain_ge
         (Failure(422, 12, "create", "deployments"), True),
     ],
 )
-async def test_a_new_nameserver_gets_the_address_to_which_the_clusters_dns_forwards_if_no_service_has_it(
+async def test_a_new_nameserver_gets_the_address_to_which_the_clusters_dns_forwards_if_the_address_is_free(
     cluster: World, zone: str, refusal: Failure | None, given: bool
 ) -> None:
     cluster.peer()

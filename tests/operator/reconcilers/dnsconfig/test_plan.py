@@ -157,7 +157,9 @@ def test_the_nameservers_pods_have_the_placement_that_the_dnsconfig_asks_for() -
 
 
 @pytest.mark.parametrize("pod", [{}, {"nodeSelector": {}, "tolerations": [], "imagePullSecrets": []}])
-def test_the_nameservers_pods_lack_the_fields_of_placement_that_the_dnsconfig_leaves_out_or_empty(pod: Object) -> None:
+def test_an_omitted_or_empty_field_of_placement_in_a_dnsconfig_adds_nothing_to_the_nameservers_pods(
+    pod: Object,
+) -> None:
     assert pod_of(deployment_spec({"pod": pod})) == pod_of(deployment_spec())
 
 
@@ -386,10 +388,11 @@ UNASKED = ("Unknown", "NotAsked", "the operator asks the cluster's DNS when the 
 
 
 class Refused(NamedTuple):
-    """A DNSConfig that can't take effect, or one for which a server has refused a step (*refusal*).
+    """A DNSConfig that can't take effect, or one for which the API server has refused a step (*refusal*).
 
-    Its condition NameserverReady has this *reason* and these *words*. *answers* is the expected condition
-    ClusterDNSReady; if *answers* is None, there is no such condition.
+    Its condition NameserverReady must have this *reason* and these *words*. *answers* is the expected condition
+    ClusterDNSReady; if *answers* is None, there must be no such condition. *others* are the other DNSConfigs, and
+    *service* is the nameserver's Service; None if it doesn't exist.
     """
 
     found: Object
@@ -421,7 +424,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_a_refusal_is_reported_together_with_the_answers_of_the_clusters_dns_and_changes_no_child(
+def test_a_dnsconfig_reports_a_refusal_beside_the_answers_of_the_clusters_dns_and_no_child_is_written(
     case: Refused,
 ) -> None:
     verdicts, of = [ServerVerdict("ts.net", "192.0.2.10", "NoAnswer", "silence")], settings(cluster_dns=("192.0.2.10",))
@@ -440,7 +443,7 @@ def test_a_refusal_is_reported_together_with_the_answers_of_the_clusters_dns_and
     assert made == Plan(status=made.status, notes=[Note("Warning", case.reason, ready["message"])])
 
 
-def test_the_plan_after_a_refused_write_into_the_clusters_dns_reports_it_and_writes_no_child() -> None:
+def test_after_a_refused_write_into_the_clusters_dns_the_plan_reports_the_refusal_and_writes_no_child() -> None:
     refusal = Refusal("no", step=Patch(CONFIGMAP, Key("kube-system", "coredns"), {}))
     made = plans.failed(OLD, Observed([OLD], UP), refusal, settings(), is_denied=True)
     assert ([*made.steps], [each.reason for each in made.notes]) == ([], ["NotPermitted"])

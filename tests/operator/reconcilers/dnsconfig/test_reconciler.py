@@ -111,7 +111,10 @@ async def test_a_dnsconfig_reports_that_its_nameservers_address_is_taken_until_t
 
 @asynccontextmanager
 async def reconciling(world: World, ask: AskServer = ask, address: str = "") -> AsyncIterator[None]:
-    """Run the reconciler of DNSConfigs. With an *address*, also run that of records, and ask the DNS server there."""
+    """Run the reconciler of DNSConfigs, which asks DNS servers by *ask*, until the end of the block.
+
+    With an *address*, the reconciler of records runs as well, and the server at this address is the cluster's DNS.
+    """
     cache, tailnets, prober = Cache(sources(NAMESPACE)), Tailnets([]), DNSProber(ask, PACE)
     writer, chosen = (
         applier(world.api, cache, tailnets),
@@ -201,7 +204,10 @@ FAILING = saying(RCODE.SERVFAIL)
 
 
 def with_old_answers(servers: Servers) -> Respond:
-    """Return the responder of a cache that still has the negative answers from before the canary existed."""
+    """Return a responder that denies the canary, as a cache does that was asked before the canary existed.
+
+    To every other query, it gives the answer of the nameserver in *servers*.
+    """
 
     def respond(query: bytes, transport: str) -> bytes | None:
         first = str(DNSRecord.parse(query).q.qname)

@@ -72,7 +72,9 @@ async def test_the_operator_writes_rarely_while_another_writer_puts_the_stub_dom
 
 
 @pytest.mark.simulated
-async def test_the_operator_repeats_a_failed_write_of_the_corefile_without_the_wait_for_reverts(world: World) -> None:
+async def test_the_operator_repeats_a_failed_write_of_the_corefile_sooner_than_a_write_that_was_reverted(
+    world: World,
+) -> None:
     await world.apply(managed())
     before = await configured(world)
     world.sim.faults.fail(Failure(status=500, verb="patch", plural="configmaps"))

@@ -161,7 +161,10 @@ def named(count: int, address: str = "192.0.2.1") -> list[Record]:
 
 
 def sharded(cluster: Cluster, records: Iterable[Record], of: object = OURS) -> Plan:
-    """Return the plan for *records* with our image, or with the Go operator's if *of* is `SETTINGS`."""
+    """Return the plan for *records* in *cluster*, while all Pods of the nameserver run our image.
+
+    The settings name our image, or the Go operator's image if *of* is `SETTINGS`.
+    """
     chosen = SETTINGS if of is SETTINGS else OURS
     return plans.plan(
         Observed(DNSCONFIG_OBJ, buckets(tuple(records)), cluster, rolled_out(OURS.nameserver_image)), chosen, LIMITS
@@ -283,7 +286,7 @@ def test_during_a_split_or_a_merge_a_nameserver_reads_all_old_shards_or_all_new_
 
 
 @pytest.mark.parametrize(("before", "later"), CHANGES)
-def test_a_nameserver_ends_with_the_new_shards_after_whichever_write_of_a_split_the_operator_crashed(
+def test_if_the_operator_crashes_during_a_split_its_next_plan_gives_the_nameserver_all_new_shards(
     before: int, later: int
 ) -> None:
     start, wanted = carried_out({}, sharded({}, named(before))), named(later, "192.0.2.2")
@@ -304,7 +307,10 @@ SIZES = st.lists(
 def test_no_name_vanishes_if_plans_are_interrupted_and_other_plans_follow(
     history: list[tuple[int, str, int]],
 ) -> None:
-    """Interrupt each plan after some writes, and make the next plan for the resulting ConfigMaps and other records."""
+    """Carry out only some writes of each plan, and let the next plan start from the resulting ConfigMaps.
+
+    *history* has, for each plan, the number of names, their address, and the number of writes that are carried out.
+    """
     cluster = carried_out({}, sharded({}, named(60)))
     held, always = served(cluster), 60
     for names, address, writes in [*history, (50, "192.0.2.9", 99)]:

@@ -45,9 +45,9 @@ async def named_proxy(world: World, service: Object, name: str = FQDN) -> Proxy:
 
 @asynccontextmanager
 async def every_version(world: World) -> AsyncIterator[list[dict[str, list[str]]]]:
-    """Yield a list that gets, at the end, the IPv4 records in each version of the ConfigMap `CONFIGMAP_NAME`.
+    """Collect the IPv4 records in each version of the ConfigMap `CONFIGMAP_NAME` that is written during the block.
 
-    These are the versions that somebody writes during the block.
+    Yield the list of them, which stays empty until the end of the block.
     """
     seen: list[dict[str, list[str]]] = []
     with world.store.subscribe(SIM_CONFIGMAP) as changes:
@@ -187,7 +187,9 @@ async def outside() -> AsyncIterator[World]:
         yield world
 
 
-async def test_a_service_whose_name_is_in_an_unknown_zone_is_refused_until_the_zone_is_known(outside: World) -> None:
+async def test_a_service_whose_name_is_in_an_unknown_zone_is_invalid_until_the_operator_knows_the_zone(
+    outside: World,
+) -> None:
     outside.control.fail(count=10**6)
     async with running_services(outside, SOON):
         await outside.apply(FOREIGN)
@@ -198,7 +200,7 @@ async def test_a_service_whose_name_is_in_an_unknown_zone_is_refused_until_the_z
         await outside.becomes(outside.zones, BOTH_ZONES)
 
 
-async def test_a_zone_stays_while_the_control_server_fails_and_goes_when_its_tailnet_has_another_suffix(
+async def test_a_zone_stays_while_the_control_server_fails_and_is_removed_when_its_tailnet_has_another_suffix(
     outside: World,
 ) -> None:
     async with running_services(outside, SOON):

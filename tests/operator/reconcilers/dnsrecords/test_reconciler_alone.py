@@ -90,7 +90,10 @@ def nameserver(image: str = SHARDED.nameserver_image) -> Object:
 
 
 def proxy_of(number: int) -> list[Object]:
-    """Return an egress Service, its proxy's Service, and an EndpointSlice that no controller of Kubernetes changes."""
+    """Return the objects for the name with this *number*: an egress Service, its proxy's Service, and an EndpointSlice.
+
+    No controller of Kubernetes changes the EndpointSlice.
+    """
     parent = egress(f"db-{number}", f"db-{number}.{DOMAIN}")
     name, owner = f"ts-db-{number}", Owner("svc", key_of(parent))
     made = slice_of(name, owner.labels, f"192.0.2.{number % 200 + 1}")

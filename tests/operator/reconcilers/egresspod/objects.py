@@ -24,7 +24,10 @@ def group(replicas: int | None = None, type_: str = "egress") -> Object:
 
 
 def pod(*ips: str, env: str = "true", status: Object | None = None, **metadata: Any) -> Object:
-    """Return a Pod of the group with a closed gate and the addresses *ips*."""
+    """Return a Pod of the group with a closed gate and the addresses *ips*.
+
+    *env* is the value of its variable TS_ENABLE_HEALTH_CHECK. *status* and *metadata* are other fields of the Pod.
+    """
     variables = [{"name": "TS_USERSPACE", "value": "false"}, {"name": "TS_ENABLE_HEALTH_CHECK", "value": env}]
     content = {
         "spec": {

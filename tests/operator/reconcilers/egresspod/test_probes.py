@@ -104,7 +104,7 @@ async def test_a_service_that_does_not_answer_for_three_seconds_is_unreachable()
 
 
 @in_virtual_time
-async def test_the_prober_passes_on_the_result_of_each_health_request_for_the_metrics() -> None:
+async def test_the_prober_reports_the_result_of_each_health_request_to_the_metrics() -> None:
     services = Services(db=[OTHER, OTHER, UNHEALTHY, OWN], web=[NO_HEADER])
     async with asking(services):
         await services.pass_all(question("db", "web"))

@@ -43,7 +43,10 @@ async def test_the_end_and_the_replacement_of_an_egress_pod_each_cause_one_write
 
 
 async def endpoint_counts(world: World) -> set[int]:
-    """Return the numbers of endpoints of the EndpointSlices, with 0 for a Service without a slice."""
+    """Return the different numbers of endpoints in the EndpointSlices of `SERVICES`.
+
+    A Service without an EndpointSlice counts as one with 0 endpoints.
+    """
     found = [await endpoints(world, service) for service in SERVICES]
     return {len(each) for slices in found for each in slices.values() or [()]}
 

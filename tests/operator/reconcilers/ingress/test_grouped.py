@@ -55,7 +55,10 @@ NO_CHILDREN = Children()
 
 
 def web(*finalizers: str, host: str = "web", shown: str = "", spec: Object | None = None, **annotations: str) -> Object:
-    """Return an Ingress that names the group ``ing``, with a name *shown* in its status."""
+    """Return an Ingress with *finalizers* that names the group ``ing``. Its status shows the name *shown*, or nothing.
+
+    The keywords of *annotations* lack the prefix ``tailscale.com/``, and have ``_`` in place of ``-``.
+    """
     given = GROUP | {f"tailscale.com/{name.replace('_', '-')}": value for name, value in annotations.items()}
     found = live_ingress(
         given, host=host, spec=spec, finalizers=[*finalizers], creationTimestamp="2026-01-02T00:00:00Z"
@@ -90,7 +93,11 @@ def hosting(ingress: Object, **facts: Any) -> Hosting:
 
 
 def seen(ingress: Object, certificate: bool = True, at: dict[str, Any] | None = None, **facts: Any) -> Observed:
-    """Return the facts about an Ingress without an own proxy. *facts* are about its group and its Tailscale Service."""
+    """Return the facts about an Ingress without an own proxy.
+
+    *certificate* tells whether its certificate exists. *facts* are about its group and its Tailscale Service, and *at*
+    has further fields of `AtGroups`.
+    """
     found = ObservedCertificate(NAME, Certificate(certificate), datetime(2026, 1, 2, tzinfo=UTC), writer="ing-0")
     return Observed(Children(), WEB, certificate=found, at_groups=AtGroups(hosting(ingress, **facts), **(at or {})))
 
@@ -215,7 +222,10 @@ class Told(NamedTuple):
 
 
 def missing(seconds: float, *, is_there: bool = False, **facts: Any) -> Observed:
-    """Return the facts about an Ingress that has waited for its certificate, and for approved hosts, for *seconds*."""
+    """Return the facts about an Ingress that has had to wait *seconds* for its certificate.
+
+    *is_there* tells whether the certificate exists now. *facts* are other arguments of `seen`.
+    """
     found = seen(HELD, is_there, states=states(), **facts)
     assert found.certificate is not None
     return replace(found, certificate=replace(found.certificate, missed_for=seconds))
@@ -262,7 +272,7 @@ def test_events_report_the_state_of_an_ingress_that_a_group_serves(case: Told) -
     assert (plan.hold, plan.release) == (HA_INGRESS_FINALIZER, "")
 
 
-def test_hosts_can_lack_approval_only_if_the_ingress_has_our_tailscale_service_and_no_certificate() -> None:
+def test_missing_approval_is_suspected_only_if_an_ingress_has_our_tailscale_service_but_no_certificate() -> None:
     def matters(ingress: Object, observed: Observed) -> bool:
         assert observed.at_groups.hosting is not None
         return may_lack_approval(parse(ingress, SETTINGS), observed.at_groups.hosting, observed.certificate)
@@ -322,7 +332,7 @@ def test_a_group_takes_over_an_ingress_when_the_device_of_the_own_proxy_is_gone(
     assert planned(after, seen(after, view=NO_SERVICE)).hold == HA_INGRESS_FINALIZER
 
 
-def test_an_ingress_at_a_group_loses_its_own_proxy_even_if_its_tailscale_service_is_refused() -> None:
+def test_an_ingress_at_a_group_loses_its_own_proxy_even_if_the_control_server_refuses_the_tailscale_service() -> None:
     both = web(FINALIZER, HA_INGRESS_FINALIZER)
     taken = ServiceView(refusal=Refusal("a device has the name"))
     plan = planned(both, replace(seen(both, view=taken), children=PROXY))

@@ -75,9 +75,10 @@ def test_an_event_names_an_annotation_that_has_no_effect_on_an_ingress_of_a_grou
 
 
 def told(name: str | None, old: str = "", *, exists: bool = False, ours: str = "tailscale") -> str:
-    """Return the message about an Ingress whose spec names the class *name*, and whose annotation names *old*.
+    """Return the message of the Event about the class of an Ingress, or an empty string if there is no Event.
 
-    The message is empty if there is no Event.
+    The spec of the Ingress names the class *name*, and its annotation names *old*. *exists* tells whether there is an
+    IngressClass of this *name*. *ours* is the name of our IngressClass.
     """
     found = live_ingress({"kubernetes.io/ingress.class": old} if old else {}, spec={"ingressClassName": name})
     notes = class_notes(parse(found, settings()), ours, class_exists=exists)

@@ -300,7 +300,7 @@ def test_events_report_auth_keys_paths_tags_hosts_and_certificates_of_a_served_i
     assert [each["hostname"] for each in shown(plan)] == [WEB_NAME] * bool(observed.children.secrets)
 
 
-def test_an_event_says_at_which_url_the_tailnet_reaches_an_ingress_until_the_status_shows_it() -> None:
+def test_an_event_says_the_url_of_an_ingress_unless_the_status_of_the_ingress_has_the_name_already() -> None:
     seen = logged_in({**DEVICE, "device_ips": '["100.64.0.7","fd7a:115c:a1e0::7"]'})
     plan = planned(live_ingress(), seen)
     words = f"the tailnet reaches it at https://{WEB_NAME} (100.64.0.7, fd7a:115c:a1e0::7)"
@@ -398,7 +398,7 @@ def test_an_ingress_that_now_has_another_class_loses_its_status_only_if_the_stat
 
 
 def having(**fields: st.SearchStrategy[object]) -> st.SearchStrategy[Object]:
-    """Return a strategy for objects that have any of *fields*. Each field can also be null."""
+    """Return a strategy for objects with all, some or none of *fields*. The value of a field can also be null."""
     return st.fixed_dictionaries({}, optional={name: st.none() | field for name, field in fields.items()})
 
 

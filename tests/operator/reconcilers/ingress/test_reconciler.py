@@ -40,7 +40,7 @@ def ingress_class(name: str, controller: str) -> Object:
     return {**kind, "metadata": {"name": name}, "spec": {"controller": controller}}
 
 
-async def test_a_dnsconfig_with_ingress_names_lets_pods_reach_each_ingress_unless_its_annotation_forbids_it(
+async def test_a_dnsconfig_with_ingress_names_lets_pods_reach_each_ingress_that_has_no_annotation_against_it(
     world: World,
 ) -> None:
     off = ingress("off", "off", experimental_forward_cluster_traffic_via_ingress="false")
@@ -61,7 +61,7 @@ async def test_a_dnsconfig_with_ingress_names_lets_pods_reach_each_ingress_unles
 
 
 async def in_kernel(world: World) -> bool:
-    """Tell whether the proxy of the Ingress also accepts connections from Pods of the cluster."""
+    """Tell whether the proxy of the Ingress is set up to accept connections from Pods of the cluster."""
     proxy = await world.proxy(ingress())
     return proxy is not None and "EXPERIMENTAL_ALLOW_PROXYING_CLUSTER_TRAFFIC_VIA_INGRESS" in proxy.env
 

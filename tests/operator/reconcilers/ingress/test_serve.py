@@ -88,7 +88,7 @@ ROOT = {"/": "http://192.0.2.4:8080/"}
 
 
 def to(name: str = "web", /, **port: Any) -> Object:
-    """Return rules with one path, whose backend is the Service *name*."""
+    """Return rules with one path to a port of the Service *name*. *port* is ``number=`` or ``name=`` of this port."""
     return rules(to_path(backend=to_service(name, **port)))
 
 

@@ -29,7 +29,11 @@ BEFORE, AFTER = secret("before"), secret("after")
 
 
 class Comes(NamedTuple):
-    """A change of a Secret, a change of a Pod so many seconds *after* it, and whether the operator touches the Pod."""
+    """A change of a Secret, and whether the operator touches a Pod that changes later.
+
+    The Secret is *before* and becomes *now*. The Pod changes *after* as many seconds; it was *old* until then, or is
+    new if *old* is None. *is_concerned* tells whether the operator touches the Pod.
+    """
 
     is_concerned: bool
     after: float = 89.9

@@ -77,7 +77,7 @@ def state(**data: str) -> Object:
 
 
 def config(auth_key: str = "", given: Settings = SETTINGS) -> Object:
-    """Return the slim config Secret as the operator writes it for the settings *given*."""
+    """Return the slim config Secret as the operator writes it for the settings *given* and this *auth_key*."""
     steps = plan(ask_of(given), NEW, given, Keys({0: auth_key})).plan.steps
     (written,) = (step.obj for step in steps if key_of(step.obj) == ASK.config)  # type: ignore[union-attr]
     secret = slim_secret("operator-config", texts(written), ASK.owner.labels)

@@ -150,7 +150,7 @@ def test_an_auth_key_is_minted_only_for_an_api_server_proxy_that_can_be_made(nam
     assert can_serve(ASK, case.observed, SETTINGS) is (name in ("it runs", "tags refused"))
 
 
-async def test_the_secrets_of_the_api_server_proxy_stay_unchanged_until_its_auth_key_comes() -> None:
+async def test_the_secrets_of_the_api_server_proxy_stay_unchanged_until_its_auth_key_is_minted() -> None:
     late = Pending(asyncio.get_running_loop().create_future())
     waiting = plan(ASK, NEW, SETTINGS, Keys(awaited=frozenset([0]), pending=late)).plan
     assert (in_words(waiting), waiting.error) == ([], late)
@@ -160,7 +160,7 @@ async def test_the_secrets_of_the_api_server_proxy_stay_unchanged_until_its_auth
     assert (in_words(running), running.error) == ([MAKE], late)
 
 
-def test_the_plan_fails_with_the_error_of_a_refused_auth_key_so_that_the_operator_asks_again() -> None:
+def test_if_the_control_server_refuses_an_auth_key_the_plan_has_the_error_so_that_the_operator_asks_again() -> None:
     assert plan(ASK, NEW, SETTINGS, Refusal("no", error=ERROR, requeue_after=7.0)).plan.error is ERROR
 
 
@@ -191,7 +191,7 @@ def test_an_unused_auth_key_is_not_lost_when_the_hostname_of_the_api_server_prox
 
 
 def served(endpoint: str, device_id: str = "nABC", capability_version: int = 142) -> ObservedProxy:
-    """Return the facts about a proxy whose device has reported this HTTPS *endpoint*."""
+    """Return the facts about a proxy whose device has reported these values. *endpoint* is its HTTPS endpoint."""
     told = {"device_id": device_id, "tailscale_capver": str(capability_version), "https_endpoint": endpoint}
     reported = state(**{**REPORTED, **told})
     return replace(RUNNING, secrets=ReplicaSecrets(config(), reported))
@@ -274,7 +274,7 @@ def test_the_messages_of_events_go_to_the_log_if_the_operator_has_no_deployment(
     assert (made.notes, made.reports, unsaid) == ((), (), [problem])
 
 
-def test_an_event_reports_a_refused_step_of_the_plan_with_its_reason() -> None:
+def test_an_event_has_the_reason_and_the_message_of_a_refused_step_of_the_plan() -> None:
     theirs: Object = deployment()
     refusal = Refusal("no", "TagsRefused")
     assert failed(RUNNING, refusal).plan.reports == [

@@ -57,7 +57,7 @@ def sources(made: Object, container: Object) -> dict[str, list[str]]:
     }
 
 
-def test_the_deployment_of_the_api_server_proxy_has_one_pod_and_is_deleted_with_its_service_account() -> None:
+def test_the_deployment_of_the_api_server_proxy_has_one_pod_and_is_owned_by_its_service_account() -> None:
     made = deployment()
     assert key_of(made) == Key("tailscale", "operator-apiserver-proxy")
     assert made["metadata"]["labels"] == made["spec"]["template"]["metadata"]["labels"] == ASK.owner.labels
@@ -89,7 +89,7 @@ def test_the_config_secret_has_a_config_for_each_version_of_the_image_and_the_se
 
 
 @pytest.mark.parametrize(("http", "text"), [(False, f"{SERVED}}}}}"), (True, f"{SERVED}{HTTP_SERVED}}}}}")])
-def test_the_operators_device_forwards_https_and_also_plain_http_if_the_settings_ask_for_it(
+def test_the_operators_device_always_forwards_https_but_plain_http_only_if_the_settings_ask_for_it(
     http: bool, text: str
 ) -> None:
     assert json.dumps(serve_config(http=http), separators=(",", ":")) == text
@@ -163,7 +163,7 @@ def test_the_api_server_proxys_pod_meets_the_restricted_standard_and_each_contai
 LOST = [f"node.kubernetes.io/{taint}" for taint in ("not-ready", "unreachable")]
 
 
-def test_the_api_server_proxys_pod_has_the_placement_of_the_operators_pod_and_soon_leaves_a_lost_node() -> None:
+def test_the_api_server_proxys_pod_is_placed_like_the_operators_pod_and_leaves_a_lost_node_after_10_seconds() -> None:
     spec = pod_spec(deployment())
     assert PLACED.items() <= {**spec, "tolerations": PLACED["tolerations"]}.items()
     assert "nodeName" not in spec
@@ -180,7 +180,7 @@ def test_the_api_server_proxys_pod_keeps_its_placement_if_the_operator_cannot_fi
     assert containers(unplaced)[1]["imagePullPolicy"] == "IfNotPresent"
 
 
-def test_a_node_pulls_an_image_that_is_not_the_operators_only_if_the_node_lacks_it() -> None:
+def test_a_node_that_has_an_image_other_than_the_operators_does_not_pull_the_image_again() -> None:
     assert containers(deployment(serving(operator_image="example.org/o:v2")))[1]["imagePullPolicy"] == "IfNotPresent"
 
 

@@ -35,7 +35,7 @@ def made(observed: Observed = NEW) -> list[Object]:
 
 
 def live(auth_key: str = "tskey-1") -> tuple[Object, Object]:
-    """Return the StatefulSet and the slim config Secret as they are in the cache."""
+    """Return the StatefulSet and the slim config Secret with *auth_key*, as they are in the cache."""
     _, config, statefulset = made()
     written = stored({**config, "data": plan_data(auth_key)})
     return stored(statefulset, creationTimestamp="2026-01-02T03:04:05Z"), slim_secret_of(written)

@@ -179,7 +179,10 @@ async def test_the_device_of_a_go_operator_is_adopted_with_its_name_addresses_an
 
 
 async def served(world: World) -> list[str]:
-    """Return the keys of stored serve configs in the state. The tailscaled of a Go operator would apply these, too."""
+    """Return the keys of the serve configs in the state of the device.
+
+    The tailscaled of a Go operator would apply these configs.
+    """
     return [name for name in await state(world) if name.startswith("_serve_")]
 
 
@@ -307,7 +310,9 @@ async def owned(world: World, device: str) -> bool:
     return any(device in json.dumps(each.annotations) for each in world.control.services.present.values())
 
 
-async def test_the_operators_device_comes_back_under_its_name_after_its_deletion(cluster: World) -> None:
+async def test_a_new_device_of_the_operator_gets_the_old_name_after_the_deletion_of_the_old_device(
+    cluster: World,
+) -> None:
     async with serving(cluster):
         device = await joined(cluster)
         cluster.control.delete_device(cluster.control.devices[device])
@@ -316,7 +321,9 @@ async def test_the_operators_device_comes_back_under_its_name_after_its_deletion
         assert (await counts(cluster))["AuthKeyReissued"] == 1
 
 
-async def test_the_operators_device_comes_back_under_its_name_after_the_loss_of_its_secret(cluster: World) -> None:
+async def test_a_new_device_of_the_operator_gets_the_old_name_after_the_loss_of_the_secret_of_the_old_device(
+    cluster: World,
+) -> None:
     async with serving(cluster):
         device = await joined(cluster)
         await cluster.api.delete(SECRET, Key(NAMESPACE, NAME))

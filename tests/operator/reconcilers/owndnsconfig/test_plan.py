@@ -18,7 +18,10 @@ DELETED = (Deletion(DNSCONFIG, OURS),)
 
 
 class Case(NamedTuple):
-    """The existing DNSConfigs, and the steps if the settings tell the operator to make one, and if they don't."""
+    """The DNSConfigs that are *there*, and the steps for both values of the setting that asks for a DNSConfig.
+
+    The steps are *if_wanted* if the operator is to make a DNSConfig, and *if_unwanted* if it isn't.
+    """
 
     there: list[Object]
     if_wanted: tuple[Step, ...] = ()

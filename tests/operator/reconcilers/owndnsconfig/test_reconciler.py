@@ -36,7 +36,7 @@ async def configured(world: World, obj: Object = OURS) -> None:
     await world.eventually(is_written)
 
 
-async def test_the_operator_makes_a_dnsconfig_if_a_setting_says_so_and_else_removes_it_with_the_stub_domain(
+async def test_the_operator_makes_a_dnsconfig_while_a_setting_says_so_and_later_removes_it_and_its_stub_domain(
     cluster: World,
 ) -> None:
     async with running_operator(cluster, makes_dnsconfig=True):
@@ -93,7 +93,7 @@ async def test_a_dnsconfig_without_the_operators_label_belongs_to_the_user_and_s
 
 
 @pytest.mark.simulated
-async def test_the_warning_of_a_dnsconfig_that_the_operator_cannot_delete_ends_when_a_user_removes_our_label(
+async def test_a_warning_that_the_operator_cannot_delete_its_dnsconfig_ends_when_a_user_removes_our_label(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator")

@@ -319,7 +319,7 @@ def test_the_operator_puts_the_lost_label_of_a_replica_back_on_its_secret(number
 class Shown(NamedTuple):
     """The children of a PeerRelay with *replicas*, and the expected status: the reason, words, and the endpoints.
 
-    *resolved* are the results of look-ups of hostnames, which only the plan gets.
+    *resolved* are the results of look-ups of hostnames. A test on a cluster leaves a case with such results out.
     """
 
     replicas: int
@@ -499,7 +499,7 @@ async def test_a_peerrelay_on_a_cluster_has_the_status_and_the_events_of_its_pla
     await play({name: case.row for name, case in (STATUSES | BAD).items()})
 
 
-def test_a_peerrelay_reports_that_an_auth_key_is_refused() -> None:
+def test_the_condition_of_a_peerrelay_says_why_the_control_server_refuses_an_auth_key() -> None:
     made = plan_of(live_relay(), keys=Refusal("tag:k8s is not permitted"))
     assert ready(made) == ("False", "PeerRelayCreationFailed", "tag:k8s is not permitted")
 
@@ -553,7 +553,7 @@ def test_a_surplus_load_balancer_of_a_relay_is_deleted_even_if_its_secrets_are_g
     assert removed(plan_of(live_relay(), children)) == ["Service peerrelay-edge-1"]
 
 
-def test_a_deleted_peerrelay_first_deletes_its_pods_and_shows_no_endpoints() -> None:
+def test_the_plan_for_a_deleted_peerrelay_deletes_its_pods_first_and_empties_the_endpoints_in_its_status() -> None:
     relay = {**deleting(held(live_relay())), "status": {"endpoints": [{"replica": 0, "address": A, "port": 41641}]}}
     made = plan_of(relay, running(balancer(0, ip(A))))
     assert removed(made) == ["StatefulSet peerrelay-edge"]
@@ -596,5 +596,5 @@ def test_a_peerrelay_waits_for_a_tailnet_that_has_not_been_checked() -> None:
     assert plan_of(live_relay(), tailnet=TailnetView("other", pending=error)) == Plan(error=error)
 
 
-def test_each_reason_for_a_finding_about_a_relays_device_is_one_that_peerrelays_have() -> None:
+def test_findings_about_devices_of_relays_have_only_the_reasons_podspending_and_peerrelaycreationfailed() -> None:
     assert {*DEVICE_REASONS.values()} == {"PodsPending", "PeerRelayCreationFailed"}

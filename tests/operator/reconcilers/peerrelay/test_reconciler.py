@@ -78,7 +78,7 @@ async def test_the_status_and_the_configs_of_a_peerrelay_have_the_address_of_eac
     assert not await world.writes_when_left_alone()
 
 
-async def test_added_and_removed_replicas_of_a_peerrelay_leave_nothing(world: World) -> None:
+async def test_a_peerrelay_leaves_nothing_behind_when_replicas_are_added_and_removed(world: World) -> None:
     relay = peer_relay(replicas=0)
     await world.apply(relay)
     kept: list[str] = []
@@ -114,7 +114,9 @@ def orders() -> Iterator[object]:
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("order", list(orders()))
-async def test_a_peerrelay_leaves_nothing_whatever_the_order_of_events(cluster: World, order: Sequence[str]) -> None:
+async def test_a_deleted_peerrelay_leaves_nothing_behind_whatever_the_order_of_events(
+    cluster: World, order: Sequence[str]
+) -> None:
     world, relay = cluster, peer_relay(replicas=0)
     await world.apply(relay)
     async with AsyncExitStack() as running:
@@ -129,7 +131,10 @@ async def test_a_peerrelay_leaves_nothing_whatever_the_order_of_events(cluster: 
 
 
 async def happen(world: World, relay: Object, event: str, running: AsyncExitStack) -> None:
-    """Make one of `EVENTS` happen."""
+    """Make *event*, which is one of `EVENTS`, happen to *relay*.
+
+    The event ``operator`` starts an operator, which runs until *running* is closed.
+    """
     match event:
         case "operator":
             await running.enter_async_context(running_operator(world))

@@ -150,7 +150,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_condition_and_events_say_what_is_wrong_with_a_class_and_a_readable_class_gets_our_finalizer(
+def test_the_operator_reports_what_is_wrong_with_a_class_but_adds_its_finalizer_to_each_readable_class(
     case: Case,
 ) -> None:
     made = plan(case.spec, case.observed)
@@ -205,7 +205,7 @@ def test_a_deleted_class_is_released(spec: Object) -> None:
     assert plans.plan(obj, ProxyClass.parse(obj), Observed(asked_for_ports=False)) == Plan(release=FINALIZER)
 
 
-def test_a_refused_write_of_a_class_is_reported_by_an_event_and_tried_again() -> None:
+def test_an_event_says_that_the_api_server_refused_a_write_of_a_class_and_the_operator_tries_it_again() -> None:
     refusal = Refusal("no finalizers for you", error=ValueError("403"))
     notes = [Note("Warning", "ProxyClassNotWritten", "no finalizers for you")]
     assert plans.failed(live_proxy_class(ready=True), refusal) == Plan(notes=notes, error=refusal.error)

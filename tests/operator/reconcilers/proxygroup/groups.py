@@ -56,7 +56,10 @@ def joined(ordinal: int) -> list[Object]:
 
 
 def running(*ordinals: int, statefulset: Object | None = None) -> Children:
-    """Return the children of a group whose replicas have joined."""
+    """Return the children of a group whose replicas with these *ordinals* have joined the tailnet.
+
+    The *statefulset* of the group is among them if it is given.
+    """
     return Children(
         statefulsets=[statefulset] if statefulset else [],
         secrets=[each for ordinal in ordinals for each in joined(ordinal)],

@@ -162,7 +162,10 @@ def test_an_auth_key_stays_in_the_config_of_an_apiserver_groups_replica_until_th
 
 
 def go_template(account: str) -> Object:
-    """Return the template of the Pods as the Go operator 1.102.5 makes it, with the defaults of the API server."""
+    """Return the Pod template that the Go operator 1.102.5 makes, with the defaults of the API server.
+
+    *account* is the name of the ServiceAccount of the Pods.
+    """
 
     def field(name: str, path: str) -> Object:
         return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
@@ -478,7 +481,7 @@ def test_a_group_waits_until_the_operator_has_read_its_tailscale_service_and_its
         assert planned(kapi(), api=hosting(kapi(), **facts)).error is unread
 
 
-def test_an_event_names_the_obstacle_of_an_apiserver_group_and_comes_only_once_for_headscale() -> None:
+def test_an_event_names_the_obstacle_of_an_apiserver_group_and_is_written_only_once_if_that_is_headscale() -> None:
     for view, reason, once in (
         (FOREIGN, "InvalidTailscaleService", False),
         (HEADSCALE, "UnsupportedByControlServer", True),

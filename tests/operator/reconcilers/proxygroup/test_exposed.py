@@ -221,7 +221,7 @@ async def test_a_change_of_an_object_causes_a_reconcile_of_each_group_with_a_cla
         assert changes.of_claimant(None, plain) == set()
 
 
-async def test_a_change_of_a_groups_status_reconciles_the_group_and_its_deletion_reconciles_all_ingress_groups(
+async def test_a_status_change_of_a_group_reconciles_that_group_and_a_deletion_reconciles_all_ingress_groups(
     cluster: World,
 ) -> None:
     await cluster.apply(ING, proxy_group("lab", type="ingress"), proxy_group("egress"))

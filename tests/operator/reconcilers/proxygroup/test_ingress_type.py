@@ -50,7 +50,11 @@ def account(**metadata: Any) -> Object:
 
 
 def secrets(ordinal: int, *advertised: str, version: str = "143", **more: Any) -> list[Object]:
-    """Return the Secrets of a proxy that has joined. With an ``auth_key`` in *more*, it hasn't joined yet."""
+    """Return the Secrets of a proxy whose config tells it to advertise *advertised*.
+
+    With an ``auth_key`` in *more*, the proxy hasn't joined the tailnet yet. *version* is its capability version. The
+    other values in *more* are fields of its config.
+    """
     labels = dict(group_owner("ing").labels)
     key = more.pop("auth_key", "")
     config = ProxyConfig(f"ing-{ordinal}", SETTINGS.control_url, in_group=True, services=advertised, **more)
@@ -128,7 +132,7 @@ def test_a_rollout_of_an_ingress_group_waits_until_a_new_pod_has_run_for_ten_sec
     assert spec_of()["minReadySeconds"] == 10
 
 
-def test_the_pods_of_an_ingress_group_have_no_gate_and_do_not_wait_for_connections_at_their_end() -> None:
+def test_the_pods_of_an_ingress_group_have_no_readiness_gate_and_end_without_waiting_for_connections() -> None:
     template = pods_of()
     spec = template["spec"]
     assert not {"readinessGates", "terminationGracePeriodSeconds"} & spec.keys()
@@ -175,7 +179,7 @@ def config_of(made: Plan, ordinal: int) -> Any:
     return json.loads(texts(found[0])["cap-106.hujson"]) if found else None
 
 
-def test_the_config_of_each_replica_has_its_advertised_services_after_acceptroutes() -> None:
+def test_the_config_of_a_replica_lists_its_advertised_services_right_after_the_field_acceptroutes() -> None:
     children = Children(secrets=[*secrets(0), *secrets(1, "svc:web")])
     made = plan_of(ing(), Observed(children, offer=Offer(advertised={0: ("svc:web", "svc:api"), 1: ()})))
     config = config_of(made, 0)
@@ -193,7 +197,7 @@ KEPT = Hosted(served={"svc:web": hosted_config("web.tail1234.ts.net", {}, serves
 
 
 @pytest.mark.parametrize("missing", [{"class_name": "prod"}, {}], ids=["no class", "unknown tailnet"])
-def test_a_group_whose_proxies_cannot_be_made_stops_advertising_services_that_have_ended(
+def test_a_group_whose_proxies_cannot_be_made_still_stops_advertising_tailscale_services_that_are_gone(
     missing: dict[str, str],
 ) -> None:
     live = slim_hosting(obj(CONFIGMAP, Key("tailscale", "ing-ingress-config"), labels=dict(group_owner("ing").labels)))

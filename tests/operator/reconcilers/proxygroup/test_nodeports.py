@@ -63,7 +63,12 @@ def found(
     current: tuple[str, ...] = (),
     selector: Object | None = None,
 ) -> Proxy | Refusal:
-    """Return the Proxy with its static endpoints, or the refusal, for port *ranges* such as ``3000-3002,3005``."""
+    """Return the Proxy of a group with *replicas* and static endpoints, or the refusal.
+
+    The class of the group has the port *ranges*, such as ``3000-3002,3005``, and the *selector* of nodes. *there* are
+    the Services with node ports, and *nodes* the nodes of the cluster. *current* are the endpoints in the config of
+    replica 0.
+    """
     pairs = [each.partition("-") for each in ranges.split(",")]
     ports = [{"port": int(first)} | ({"endPort": int(last)} if last else {}) for first, _, last in pairs]
     proxy = proxy_of(live_group({"replicas": replicas}), Observed(Children()))

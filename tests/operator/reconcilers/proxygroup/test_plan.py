@@ -87,7 +87,7 @@ def test_a_new_group_that_waits_for_auth_keys_gets_all_children_but_secrets_and_
     assert ready(made)[1:] == ("ProxyGroupCreating", "0/2 ProxyGroup pods running")
 
 
-def test_the_plan_for_a_group_frees_a_new_devices_name_before_it_makes_a_secret_and_sets_tags_last() -> None:
+def test_the_plan_for_a_group_frees_the_name_of_a_new_device_before_its_secret_is_made_and_sets_tags_last() -> None:
     view = TailnetView(devices={"nodeid-0": Device("nodeid-0", "foo-0.tail1234.ts.net", "foo-0", tags=("tag:old",))})
     observed = Observed(replace(running(0), secrets=groups.joined(0)), tailnet=view)
     made = plan_of(live_group(), observed, replace(SETTINGS, take_over_names=True))
@@ -257,7 +257,7 @@ def test_a_group_with_a_broken_spec_still_gets_the_entries_of_new_services() -> 
     assert plan_of(broken, replace(observed, configmap=bare)).steps == [patch]
 
 
-def test_the_plan_writes_the_entries_of_an_existing_configmap_before_steps_that_can_be_refused() -> None:
+def test_the_plan_writes_the_entries_of_an_existing_configmap_before_steps_that_the_control_server_can_refuse() -> None:
     observed = Observed(running(0, 1), configmap=configmap_of("foo"), services=[groups.cluster_ip_service()])
     group = live_group({"replicas": 3})
     first, *_ = plan_of(group, observed, replace(SETTINGS, take_over_names=True)).steps
@@ -411,7 +411,7 @@ def test_a_deleted_group_waits_until_its_pods_have_ended() -> None:
     assert ready(waiting) == ("False", "ProxyGroupTerminating", message)
 
 
-def test_the_pods_of_a_deleted_group_are_deleted_first_and_have_thirty_seconds() -> None:
+def test_the_pods_of_a_deleted_group_are_deleted_first_with_a_grace_period_of_thirty_seconds() -> None:
     pods = [obj(POD, Key("tailscale", f"foo-{each}"), ownerReferences=[{"kind": "StatefulSet"}]) for each in (0, 1)]
     made = plan_of(LEAVING, Observed(replace(running(0, 1, statefulset=statefulset(2)), pods=pods)))
     assert made.steps == [*(Deletion(POD, each, grace=30) for each in pods), Deletion(STATEFULSET, statefulset(2))]

@@ -130,7 +130,10 @@ def test_the_pods_of_a_group_do_not_drain_if_the_class_moves_the_health_port() -
 
 
 def live(statefulset: Object, *, digest: str | None = None, **changes: Any) -> Object:
-    """Return *statefulset* as it is stored, with *changes* of the spec of its Pods. None removes a field."""
+    """Return *statefulset* as it is stored, with *changes* of the spec of its Pods and with an annotation *digest*.
+
+    In *changes*, None removes a field. Without a *digest*, the annotation is missing.
+    """
     pods = {name: value for name, value in (pods_of(statefulset) | changes).items() if value is not None}
     spec = statefulset["spec"]
     made = {**statefulset, "spec": {**spec, "template": {**spec["template"], "spec": pods}}}
@@ -166,7 +169,7 @@ GRACE: dict[str, tuple[Object | None, int, int | None]] = {
 
 
 @pytest.mark.parametrize(("live", "replicas", "seconds"), GRACE.values(), ids=GRACE)
-def test_pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to_change(
+def test_pods_of_the_go_operator_and_of_earlier_versions_stay_until_the_group_is_edited(
     live: Object | None, replicas: int, seconds: int | None
 ) -> None:
     pods = pods_of(whole({"replicas": replicas}, live=live))

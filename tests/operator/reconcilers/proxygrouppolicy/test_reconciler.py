@@ -92,9 +92,9 @@ STEPS: Sequence[Step] = [
 
 
 async def union_after(steps: Sequence[Step]) -> None:
-    """Carry out *steps*.
+    """Carry out *steps*, and check that the union of the remaining policies is enforced.
 
-    Check that the union of the remaining policies is enforced, and nothing after the last deletion.
+    After that, delete the remaining policies, and check that nothing is enforced any more.
     """
     async with new_world() as world, running_operator(world):
         there: dict[str, list[str]] = {}
@@ -242,7 +242,10 @@ def test_a_policy_has_a_condition_about_an_old_api_server_until_the_api_server_i
 
 
 async def updated() -> None:
-    """Update an API server that has no admission policies, while the operator runs."""
+    """Check that a policy is enforced as soon as an update gives the API server admission policies.
+
+    The operator runs before and after the update.
+    """
     async with new_world(SimOptions(absent=ABSENT)) as world, running_operator(world):
         mine = group_policy()
         await world.apply(mine)

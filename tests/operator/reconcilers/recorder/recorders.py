@@ -62,7 +62,7 @@ def owned(child: Object) -> Object:
 
 
 def secrets(ordinal: int, state: Mapping[str, str | Object] | None = None, auth_key: str = "old") -> list[Object]:
-    """Return the state Secret and the auth Secret of a replica, as the cache has them."""
+    """Return the state Secret with *state* and the auth Secret with *auth_key* of a replica, as the cache has them."""
     made = [
         slim_secret(f"rec-{ordinal}", state or {}, OWNER.labels),
         slim_secret(f"rec-auth-{ordinal}", {"authkey": auth_key}, OWNER.labels),
@@ -71,7 +71,10 @@ def secrets(ordinal: int, state: Mapping[str, str | Object] | None = None, auth_
 
 
 def profile(ordinal: int, login_name: str = "") -> Object:
-    """Return the state of a recorder that has logged in."""
+    """Return the state of a replica that has logged in.
+
+    *login_name* is in the user profile. If it is empty, the name follows from *ordinal*.
+    """
     name = login_name or f"test-{ordinal}.example.ts.net"
     config = {"NodeID": f"node-{ordinal}", "UserProfile": {"LoginName": name}}
     return {

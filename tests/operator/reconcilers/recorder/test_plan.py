@@ -154,7 +154,11 @@ def test_the_default_tag_of_recorders_does_not_depend_on_the_settings(given: Obj
 
 
 class Renamed(NamedTuple):
-    """The *account* and the number of *updated* Pods of a live StatefulSet, and whether the old account *goes*."""
+    """The ServiceAccount that a live StatefulSet names, and the number of its Pods that are *updated*.
+
+    *account* is the part of a Recorder's spec that names the account; empty for the old account. *goes* tells whether
+    the plan deletes the old account.
+    """
 
     updated: int
     account: Object

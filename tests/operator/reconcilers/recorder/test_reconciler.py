@@ -222,7 +222,7 @@ async def test_a_recorder_does_not_change_the_children_and_devices_of_a_group_of
 
 
 @pytest.mark.simulated
-async def test_a_recorder_does_not_report_a_missing_storage_secret_that_the_cache_does_not_show_yet(
+async def test_a_recorder_does_not_report_its_storage_secret_as_missing_while_only_the_cache_lacks_it(
     world: World,
 ) -> None:
     await world.settled()
@@ -242,7 +242,7 @@ async def test_a_recorder_waits_for_the_secret_with_the_credentials_for_its_stor
     await whole(world, REC, 0)
 
 
-async def test_a_tailnet_stays_while_a_recorder_that_no_longer_names_it_has_devices_there(
+async def test_a_tailnet_object_stays_while_its_tailnet_has_devices_of_a_recorder_that_left(
     world: World,
 ) -> None:
     async with other_tailnet(world) as other:

@@ -49,7 +49,7 @@ MORE = {"name": "TSRECORDER_DST", "value": "elsewhere"}
     [(UI, [DISK, SERVES]), (S3, BUCKET), ({**UI, **S3, **of_container(env=[MORE])}, [MORE, *BUCKET, SERVES])],
     ids=["disk", "S3", "variables of the spec"],
 )
-def test_the_variables_of_a_recorder_are_ordered_with_those_of_its_spec_before_those_of_its_storage(
+def test_the_environment_of_a_recorder_has_the_variables_of_its_spec_before_those_of_its_storage(
     spec: Object, rest: list[Object]
 ) -> None:
     assert container(spec)["env"] == [*HEAD, *rest]

@@ -58,7 +58,7 @@ _SETTINGS = {"cluster_domain": CLUSTER_DOMAIN, "move_grace": GRACE, "newcomer_wa
 
 
 def grouped(name: str = "db", group: str = "egress", *ports: int) -> Object:
-    """Return an egress Service that names *group*."""
+    """Return the egress Service *name*, which names *group* and has these *ports*."""
     return group_egress(name, group, FQDN, *ports)
 
 
@@ -73,7 +73,7 @@ async def make_namespaces(world: World, *names: str) -> None:
 async def running_services(world: World, pace: ListPace | None = None, **changes: Any) -> AsyncIterator[None]:
     """Run the reconcilers of Services and of records on the cluster of *world* until the end of the block.
 
-    The operator lists the devices at this *pace*.
+    The operator lists the devices at this *pace*. *changes* replace settings of the operator.
     """
     chosen = settings(**{**_SETTINGS, "login_server": world.control_url, **changes})
     cache = Cache(sources(NAMESPACE))

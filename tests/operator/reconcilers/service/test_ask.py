@@ -58,7 +58,7 @@ def test_the_target_of_a_service_has_the_name_or_address_exactly_as_in_the_annot
         assert parse(egress_service(annotations), settings()).target == wanted
 
 
-def test_a_service_leads_to_its_target_unless_it_is_exposed() -> None:
+def test_a_service_leads_to_its_target_unless_the_service_is_exposed() -> None:
     leading, exposed = (parse(egress_service(EGRESS, spec=spec), settings()) for spec in (BY_NAME, LOAD_BALANCER))
     assert (leading.destination, exposed.destination) == (FQDN, "")
 

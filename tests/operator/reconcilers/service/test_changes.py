@@ -98,7 +98,7 @@ async def test_a_change_of_a_group_causes_a_reconcile_of_its_services_only_if_th
         assert await watched.concerned(PROXYGROUP, "egress") == ALL
 
 
-async def test_a_change_of_a_place_causes_a_reconcile_of_services_that_share_or_shared_a_proxy_port_with_it(
+async def test_a_changed_place_causes_a_reconcile_of_services_that_use_one_of_its_old_or_new_proxy_ports(
     watched: Watched,
 ) -> None:
     assert await watched.concerned(SERVICE, "ts-db") == ALL
@@ -107,7 +107,9 @@ async def test_a_change_of_a_place_causes_a_reconcile_of_services_that_share_or_
     assert await watched.concerned(SERVICE, "ts-db") == {WEB, MOVED}
 
 
-async def test_a_pod_that_appears_or_goes_causes_a_reconcile_of_the_services_of_its_group(watched: Watched) -> None:
+async def test_a_pod_that_is_created_or_deleted_causes_a_reconcile_of_the_services_of_its_group(
+    watched: Watched,
+) -> None:
     assert await watched.concerned(POD, "egress-0") == ALL
     await watched.world.api.patch(POD, POD_KEY, NOTED)
     assert await watched.concerned(POD, "egress-0") == set()
@@ -136,14 +138,17 @@ async def test_a_changed_report_of_a_proxy_causes_a_reconcile_only_of_services_w
 
 
 async def configure(watched: Watched, left_out: str | None, *names: str) -> set[Key]:
-    """Write the entries *names* into the ConfigMap, and return the Services that the operator reconciles then."""
+    """Write the entries *names* into the ConfigMap, and return the Services that are reconciled because of that.
+
+    *left_out* is the value of the annotation about entries for which there is no room; None removes it.
+    """
     text = render_entries(dict.fromkeys(names, ENTRY))
     notes = {"annotations": {ANNOTATION_EGRESS_LEFT_OUT: left_out}}
     await watched.world.api.patch(CONFIGMAP, CONFIG, {"metadata": notes, "binaryData": {EGRESS_SERVICES: text}})
     return await watched.concerned(CONFIGMAP, CONFIG.name)
 
 
-async def test_a_changed_configmap_reconciles_the_services_of_changed_entries_or_all_if_its_fullness_changes(
+async def test_a_changed_entry_reconciles_its_service_and_all_services_are_reconciled_if_room_runs_out_or_returns(
     watched: Watched,
 ) -> None:
     assert await configure(watched, None, "default-db") == {DB}

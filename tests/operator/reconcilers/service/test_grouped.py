@@ -203,7 +203,7 @@ async def test_the_younger_of_two_services_with_the_same_entry_name_waits_for_th
     await world.becomes(lambda: world.reason(younger, VALID), "EgressSvcValid")
 
 
-async def test_a_service_without_free_proxy_ports_says_so_and_gets_ports_when_other_services_go(
+async def test_a_service_reports_that_no_proxy_ports_are_free_and_gets_ports_when_other_services_are_deleted(
     group: PlayedGroup,
 ) -> None:
     world, big, small = group.world, grouped("big", "egress", *range(1, 1001)), grouped("small")

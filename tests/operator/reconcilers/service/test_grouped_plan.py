@@ -156,7 +156,7 @@ def test_a_place_has_an_annotation_with_the_name_of_the_device_unless_the_user_w
         assert made["metadata"]["annotations"] == target | noted
 
 
-def test_an_event_says_how_many_proxies_are_ready_until_the_condition_says_so() -> None:
+def test_an_event_says_how_many_proxies_are_ready_unless_the_condition_has_this_number_already() -> None:
     case = CASES["waiting for the entry"]
     plan = planned(case.service, case.places)
     (note,) = plan.notes
@@ -339,7 +339,7 @@ def test_the_condition_about_a_services_own_proxy_is_removed_when_the_proxy_is_g
         assert ("TailscaleProxyReady" in told(planned(service, at(place(), own=own)))) is bool(own)
 
 
-def test_the_condition_reports_a_failed_write_unless_it_says_that_the_proxies_are_configured_already() -> None:
+def test_the_condition_configured_shows_a_failed_write_unless_the_condition_is_true_already() -> None:
     refusal = Refusal("no room", error=ValueError())
     plan = grouped.failed(ask(AT_PLACE), refusal)
     assert (told(plan), reasons_of(plan), plan.error) == ({"Configured": FAILED}, ["ProxyFailed"], refusal.error)

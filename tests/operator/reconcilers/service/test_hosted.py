@@ -50,7 +50,7 @@ def service(spec: Object = LOAD_BALANCER, /, status: Object | None = None, **ann
 
 
 def states(advertising: int, of: int = 2) -> list[Object]:
-    """Return the state Secrets of *of* proxies. The first *advertising* of them advertise the Service."""
+    """Return the state Secrets of proxies. *of* counts them, and *advertising* those that advertise the Service."""
     device = {"device_id": "n1", "device_fqdn": "ing-0.tail1234.ts.net."}
     profile = {"_current-profile": "p", "p": '{"AdvertiseServices":["svc:default-db"]}'}
     return [slim_secret(f"ing-{each}", device | (profile if each < advertising else {})) for each in range(of)]
@@ -175,7 +175,7 @@ def test_an_invalid_edit_of_an_exposed_service_changes_nothing_that_runs(annotat
     assert (made.hold, made.release, [*made.steps]) == ("", "", [])
 
 
-def test_a_service_reports_an_older_object_that_claims_its_label_but_no_newer_object() -> None:
+def test_a_service_reports_that_an_older_object_claims_its_label_but_ignores_a_newer_claim() -> None:
     ours, other = service(), service()
     other["metadata"] |= {"name": "first", "uid": "u", "creationTimestamp": "2020-01-01T00:00:00Z"}
     ours["metadata"]["creationTimestamp"] = "2021-01-01T00:00:00Z"

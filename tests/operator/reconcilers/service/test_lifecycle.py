@@ -83,7 +83,7 @@ async def test_the_operator_takes_over_a_secret_that_a_proxy_has_created(cluster
 PARENTS = [*SERVICES, ingress(), connector()]
 
 
-async def test_a_service_whose_device_cannot_be_deleted_goes_when_a_user_deletes_its_secrets(
+async def test_a_deleted_parent_whose_device_cannot_be_deleted_is_released_when_a_user_deletes_its_secrets(
     cluster: World,
 ) -> None:
     await cluster.apply(backend(), *PARENTS)

@@ -115,7 +115,7 @@ async def scene(cluster: World) -> AsyncIterator[Scene]:
 OLDER, YOUNGER = of_group("db", 5432), of_group("cache", 6379, namespace="team")
 
 
-async def test_a_service_with_other_ports_names_the_holder_of_its_name_and_gets_the_name_when_the_holder_goes(
+async def test_a_service_with_other_ports_names_the_holder_of_its_name_and_gets_the_name_when_the_holder_is_deleted(
     scene: Scene,
 ) -> None:
     await scene.served(OLDER, YOUNGER)

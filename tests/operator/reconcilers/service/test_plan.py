@@ -164,7 +164,7 @@ HOSTNAME, TAGS = "tailscale.com/hostname", "tailscale.com/tags"
         (FUNNEL, {**PUBLIC, "ports": [{"port": 80}]}, []),
     ],
 )
-def test_each_violation_of_a_service_names_the_annotation_and_the_values_that_it_takes(
+def test_each_violation_of_a_service_names_the_annotation_and_the_values_that_are_allowed(
     asked: Object, spec: Object | None, words: list[str]
 ) -> None:
     found = violations(parse(egress_service(asked, spec=spec), settings(zones=("ts.net", "tail.example.org"))))
@@ -237,7 +237,7 @@ def test_a_service_whose_proxy_is_not_ready_keeps_its_external_name(there: str, 
 
 
 @pytest.mark.parametrize("reason", ["ProxyPending", "ProxyFailed", "ProxyCreated"])
-def test_the_final_step_points_a_new_service_at_its_proxy_but_the_first_step_points_a_reverted_one_back(
+def test_a_new_service_is_pointed_at_its_proxy_last_but_a_reverted_service_is_pointed_back_at_once(
     reason: str,
 ) -> None:
     service = with_status(held(egress_service()), conditions=[{**READY, "reason": reason}])
@@ -386,7 +386,7 @@ def test_a_load_balancer_of_another_class_loses_only_a_status_that_shows_our_dev
         (EXPOSE, {**CLUSTER_IP, "ports": [{"port": 80}]}, []),
     ],
 )
-def test_an_event_says_what_funnel_needs_in_the_policy_or_that_it_has_no_effect(
+def test_an_event_says_what_funnel_needs_in_the_policy_or_that_the_annotation_for_funnel_has_no_effect(
     asked: Object, spec: Object, reasons: list[str]
 ) -> None:
     plan = planned(egress_service(asked, spec=spec), keys=KEY)
@@ -406,7 +406,7 @@ def test_a_service_reports_findings_about_its_devices_in_its_condition_and_by_ev
     assert (reasons_of(plan), plan.requeue_after) == (["TagsRefused"], 60)
 
 
-def test_an_event_says_the_name_of_an_exposed_service_until_its_condition_or_status_shows_it() -> None:
+def test_an_event_says_the_name_of_an_exposed_service_unless_its_condition_or_status_shows_the_name() -> None:
     service = egress_service(EXPOSE, spec=CLUSTER_IP)
     plan = planned(service, logged_in())
     assert (condition_of(plan), plan.notes) == ({**READY, "message": REACHED.message}, [REACHED])
@@ -424,7 +424,7 @@ SERVING: Object = {
 }
 
 
-def test_a_public_service_that_gets_a_port_that_funnel_cannot_serve_keeps_its_proxy_and_says_so() -> None:
+def test_a_public_service_keeps_its_proxy_and_names_an_added_port_that_funnel_cannot_serve() -> None:
     service = egress_service(FUNNEL, spec={**PUBLIC, "ports": [{"port": 443}, {"port": 80}]})
     made = wanted(service, Observed(Children(statefulsets=[SERVING])))
     assert isinstance(made, Plan)

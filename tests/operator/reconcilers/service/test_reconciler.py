@@ -283,7 +283,9 @@ async def test_the_name_of_an_exposed_service_leads_pods_to_its_cluster_ips(worl
     await world.becomes(world.records, {})
 
 
-async def test_a_name_leads_to_the_new_cluster_ip_and_goes_when_the_service_has_no_cluster_ip(world: World) -> None:
+async def test_a_name_has_no_record_while_its_service_has_no_cluster_ip_and_leads_to_each_new_cluster_ip(
+    world: World,
+) -> None:
     await world.apply(dnsconfig(), exposed())
     await world.joined(LB)
     await world.becomes(world.records, {NAME: [(await cluster_ips(world))[0]]})
@@ -352,7 +354,9 @@ async def test_one_event_says_that_the_value_of_an_annotation_has_no_effect(clus
     assert [each["count"] for each in told_of] == [1]
 
 
-async def test_an_operator_that_starts_writes_no_event_that_the_condition_has_already(cluster: World) -> None:
+async def test_an_operator_that_starts_writes_no_event_about_a_warning_that_is_already_in_the_condition(
+    cluster: World,
+) -> None:
     await cluster.apply(exposed(tailnet_fqdn=FQDN, exposed="true"))
     async with running_operator(cluster):
         proxy = await cluster.joined(LB)

@@ -47,7 +47,10 @@ async def portrait(world: World, service: Object) -> str:
 
 
 def as_child(obj: Object, content: Any) -> list[Any]:
-    """Return the fields of a child that are the same for all parents of one kind, without digests and addresses."""
+    """Return the labels, annotations and finalizers of the child *obj*, and its *content*, such as its spec.
+
+    The digest and the cluster IP are left out, because they differ between parents of one kind.
+    """
     metadata = obj["metadata"]
     notes = {name: value for name, value in annotations(obj).items() if name != ANNOTATION_DIGEST}
     if isinstance(content, dict) and content.get("clusterIP") != "None":

@@ -48,7 +48,7 @@ PROBES: dict[str, tuple[Probe, Mapping[str, str], Refusal | None]] = {
 
 
 @pytest.mark.parametrize(("probe", "ours", "refusal"), PROBES.values(), ids=PROBES)
-def test_credentials_are_good_if_every_call_works_in_the_same_tailnet(
+def test_credentials_are_good_if_all_requests_to_the_control_server_work_and_concern_the_same_tailnet(
     probe: Probe, ours: Mapping[str, str], refusal: Refusal | None
 ) -> None:
     assert plans.refusal_of(probe, ours) == refusal
@@ -65,7 +65,7 @@ def test_credentials_for_another_tailnet_than_before_are_refused(listed: dict[st
     assert "make another Tailnet" in found.message
 
 
-def test_a_good_tailnet_gets_our_finalizer_and_is_ready() -> None:
+def test_a_tailnet_object_with_good_credentials_gets_our_finalizer_and_is_ready() -> None:
     made = plans.plan(tailnet(), Observed(seconds=5))
     assert condition_of(made) == condition("TailnetReady", True, "TailnetValid", "TailnetValid", 7)
     assert made == Plan(hold=FINALIZER, status=made.status, notes=[], requeue_after=5)
@@ -75,7 +75,7 @@ def test_a_good_tailnet_gets_our_finalizer_and_is_ready() -> None:
 BAD = Refusal("403: no", "InvalidOAuth")
 
 
-def test_a_condition_and_one_event_say_what_is_wrong_with_a_tailnet() -> None:
+def test_a_condition_and_one_event_say_what_is_wrong_with_a_tailnet_object() -> None:
     made = plans.plan(tailnet(), Observed(BAD, seconds=30))
     assert made == Plan(status=made.status, notes=[Note("Warning", "InvalidOAuth", "403: no")], requeue_after=30)
     assert (condition_of(made)["status"], plans.refusal(made)) == ("False", "403: no")
@@ -84,7 +84,7 @@ def test_a_condition_and_one_event_say_what_is_wrong_with_a_tailnet() -> None:
     assert plans.plan(told, Observed(Refusal("401", "InvalidOAuth"))).notes != []
 
 
-def test_the_conditions_that_others_set_on_a_tailnet_stay() -> None:
+def test_the_conditions_that_others_set_on_a_tailnet_object_stay() -> None:
     theirs = {"type": "Theirs", "status": "True", "reason": "R", "message": ""}
     made = plans.plan({**tailnet(), "status": {"conditions": [theirs], "url": "x"}}, Observed())
     assert made.status is not None
@@ -96,7 +96,7 @@ USERS = ["Connector gate", "ProxyGroup egress"]
 
 
 @pytest.mark.parametrize("refusal", [None, BAD], ids=["good", "bad"])
-def test_a_deleted_tailnet_stays_while_objects_name_the_tailnet(refusal: Refusal | None) -> None:
+def test_a_deleted_tailnet_object_stays_while_other_objects_name_it(refusal: Refusal | None) -> None:
     made = plans.plan(deleting(held(tailnet())), Observed(refusal, USERS, 9))
     ready = condition_of(made)
     assert (ready["status"], ready["reason"]) == ("False", "TailnetInUse")
@@ -107,7 +107,7 @@ def test_a_deleted_tailnet_stays_while_objects_name_the_tailnet(refusal: Refusal
     assert [note.reason for note in made.notes] == ["TailnetInUse"]
 
 
-def test_a_deleted_tailnet_is_released_when_no_object_names_the_tailnet() -> None:
+def test_a_deleted_tailnet_object_is_released_when_no_other_object_names_it() -> None:
     going = deleting(held(tailnet()))
     assert [plans.is_idle(going, users) for users in (USERS, [])] == [False, True]
     assert not plans.is_idle(held(tailnet()), [])
@@ -115,7 +115,7 @@ def test_a_deleted_tailnet_is_released_when_no_object_names_the_tailnet() -> Non
     assert (made, plans.refusal(made)) == (Plan(release=FINALIZER), "")
 
 
-def test_a_write_on_a_tailnet_object_that_the_api_server_refuses_causes_an_event_and_is_tried_again() -> None:
+def test_a_write_of_a_tailnet_object_is_reported_by_an_event_and_repeated_if_the_api_server_refuses_it() -> None:
     error = ValueError("403")
     notes = [Note("Warning", "TailnetInvalid", "no status for you")]
     assert plans.failed(tailnet(), Refusal("no status for you", error=error)) == Plan(notes=notes, error=error)

@@ -111,7 +111,7 @@ class Ground:
         await self.change(self.lab.secret(), {"data": encoded(data)})
 
     async def move_to(self, host: str, **changes: object) -> None:
-        """Change the Tailnet's URL so that it names the same server by this *host*."""
+        """Change the Tailnet's URL so that it names the same server by this *host*, and apply the other *changes*."""
         url = self.lab.url.replace("127.0.0.1", host)
         await self.change(self.lab.tailnet(), {"spec": {"loginUrl": url}, **changes})
 
@@ -148,7 +148,9 @@ async def ground(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
             yield Ground(client, session, Clock(), cache, lab)
 
 
-async def test_a_tailnet_stays_while_the_operator_owns_a_tailscale_service_in_it(ground: Ground) -> None:
+async def test_a_tailnet_object_stays_while_the_operator_owns_a_tailscale_service_in_its_tailnet(
+    ground: Ground,
+) -> None:
     await ground.proved()
     ground.lab.control.services.put(TailscaleService("svc:web", annotations=joined({}, "nUS")))
 
@@ -246,7 +248,7 @@ async def test_credentials_that_were_good_stay_in_use_when_a_fault_appears_later
 
 
 @pytest.mark.parametrize(("spoil", "reason"), TROUBLES.values(), ids=TROUBLES)
-async def test_after_a_start_the_operator_uses_credentials_that_it_cannot_try_but_none_that_failed(
+async def test_a_restarted_operator_uses_credentials_that_it_cannot_try_yet_but_not_credentials_that_failed(
     ground: Ground, spoil: Spoil, reason: str
 ) -> None:
     await ground.proved()
@@ -318,7 +320,7 @@ async def test_only_good_credentials_replace_the_credentials_that_the_operator_u
     assert await used.client.devices()
 
 
-async def test_the_operator_no_longer_uses_a_tailnet_that_has_vanished(ground: Ground) -> None:
+async def test_the_operator_no_longer_uses_a_tailnet_whose_object_has_vanished(ground: Ground) -> None:
     await ground.reason_after()
     await ground.change(ground.lab.tailnet(), {"metadata": {"finalizers": None}})
     await ground.client.delete(TAILNET, KEY)
@@ -330,7 +332,7 @@ async def test_the_operator_no_longer_uses_a_tailnet_that_has_vanished(ground: G
 GATE_KEY = key_of(GATE)
 
 
-async def test_a_released_tailnet_that_another_finalizer_holds_is_not_used_again(ground: Ground) -> None:
+async def test_the_tailnet_of_a_released_object_that_another_finalizer_keeps_is_not_used_again(ground: Ground) -> None:
     await ground.proved()
     finalizers = [FINALIZER, *HOLD["metadata"]["finalizers"]]
     await ground.change(ground.lab.tailnet(), {"metadata": {"finalizers": finalizers}})
@@ -364,7 +366,7 @@ async def test_with_headscale_a_tailnet_is_the_same_only_if_its_url_is_the_same(
     assert await ground.reason_after() == reason
 
 
-async def test_a_device_that_is_known_in_another_tailnet_does_not_count_against_the_credentials(
+async def test_a_device_that_is_known_in_another_tailnet_does_not_make_good_credentials_invalid(
     ground: Ground,
 ) -> None:
     await ground.reason_after()
@@ -387,7 +389,7 @@ NAMING: dict[Resource, Object] = {
 
 
 @pytest.mark.parametrize("resource", NAMING, ids=lambda each: each.kind)
-async def test_a_tailnet_stays_while_an_object_of_any_kind_names_it(ground: Ground, resource: Resource) -> None:
+async def test_a_tailnet_object_stays_while_an_object_of_any_kind_names_it(ground: Ground, resource: Resource) -> None:
     head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "user"}}
     await ground.client.delete(CONNECTOR, key_of(GATE))
     await put(ground.client, {**head, "spec": {**NAMING[resource], "tailnet": NAME}})
@@ -403,7 +405,7 @@ async def test_a_tailnet_stays_while_an_object_of_any_kind_names_it(ground: Grou
     await until(lambda: not ground.version(TAILNET, KEY))
 
 
-async def test_a_change_of_an_object_causes_no_reconcile_of_its_tailnet_unless_the_tailnet_is_being_deleted(
+async def test_a_change_of_an_object_causes_no_reconcile_of_its_tailnet_object_unless_that_is_being_deleted(
     ground: Ground,
 ) -> None:
     user = ground.cache.get(CONNECTOR, key_of(GATE))
@@ -416,7 +418,7 @@ async def test_a_change_of_an_object_causes_no_reconcile_of_its_tailnet_unless_t
     [(False, [], True), (True, [], True), (False, [FINALIZER], False)],
     ids=["new", "lost", "there"],
 )
-async def test_a_tailnet_is_refused_only_if_the_operator_cannot_put_its_finalizer_on_the_tailnet(
+async def test_a_tailnet_object_is_unusable_only_if_the_operator_cannot_put_its_finalizer_on_it(
     sim: ClusterSim, ground: Ground, is_proved: bool, finalizers: list[str], is_refused: bool
 ) -> None:
     if is_proved:

@@ -55,7 +55,7 @@ async def test_a_connector_joins_the_tailnet_that_it_names(world: World, joined:
 
 
 @pytest.mark.simulated
-async def test_the_operator_forgets_a_deleted_tailnet_and_its_credentials(cluster: World) -> None:
+async def test_the_operator_forgets_a_deleted_tailnet_object_and_its_credentials(cluster: World) -> None:
     async with other_tailnet(cluster) as lab, running_operator(cluster) as operator:
         await cluster.apply(lab.secret(), lab.tailnet())
         await cluster.becomes(lambda: cluster.reason(lab.tailnet(), READY), "TailnetValid")
@@ -69,7 +69,7 @@ async def test_the_operator_forgets_a_deleted_tailnet_and_its_credentials(cluste
         await cluster.becomes(paths, [])
 
 
-async def test_a_connector_waits_for_its_tailnet(world: World, lab: OtherTailnet) -> None:
+async def test_a_connector_waits_until_its_tailnet_object_is_valid(world: World, lab: OtherTailnet) -> None:
     await world.apply(GATE)
     await world.becomes(lambda: world.reason(GATE, CONNECTOR_READY), "ConnectorCreationFailed")
     await world.apply(lab.tailnet())
@@ -79,7 +79,7 @@ async def test_a_connector_waits_for_its_tailnet(world: World, lab: OtherTailnet
     await has_devices(world, lab, JOINED)
 
 
-async def test_a_tailnet_stays_while_a_connector_that_no_longer_names_it_has_devices_there(
+async def test_a_tailnet_object_stays_while_its_tailnet_has_devices_of_a_connector_that_left(
     world: World, joined: OtherTailnet
 ) -> None:
     await world.change(GATE, {"spec": {"tailnet": None}})
@@ -131,7 +131,7 @@ async def test_an_operator_that_starts_again_changes_nothing_in_its_tailnets(
 
 
 @pytest.mark.simulated
-async def test_a_deleted_connector_says_that_its_tailnet_is_missing_and_goes_when_the_tailnet_is_back(
+async def test_a_deleted_connector_says_that_its_tailnet_object_is_missing_and_is_released_when_it_is_back(
     world: World, joined: OtherTailnet
 ) -> None:
     await world.delete(GATE)

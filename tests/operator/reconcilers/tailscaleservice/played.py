@@ -136,7 +136,7 @@ class Scene:
 
     @property
     def certificates(self) -> dict[str, set[str]]:
-        """A map from the name of a certificate's objects to the groups that these objects name."""
+        """A map from the name that all objects of one certificate have to the groups that these objects name."""
         found: dict[str, set[str]] = {}
         for resource in (objects.SECRET, objects.ROLE, objects.ROLEBINDING):
             for each in self.sim.store.list(resource):
@@ -257,9 +257,9 @@ def _groups(cache: Cache, view: HostingView) -> Kind[Any]:
 
 
 def _config(obj: Object, cache: Cache, view: HostingView) -> Object:
-    """Return the ConfigMap of a group.
+    """Return the ConfigMap of the ProxyGroup *obj*.
 
-    It has an entry for each claim that wins, and keeps the entries of invalid claims.
+    It has an entry for each claim that wins, if its Tailscale Service is ours, and keeps the entries of invalid claims.
     """
     name = key_of(obj).name
     key = Key(OPERATOR_NAMESPACE, f"{name}-ingress-config")

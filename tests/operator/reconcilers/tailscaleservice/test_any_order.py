@@ -108,7 +108,10 @@ class Orders:
         return event
 
     def _theirs(self, label: str, *, joins: bool) -> Event:
-        """Return the event that another operator begins or ceases to use a *label*, while ours writes nothing."""
+        """Return the event that another operator begins to use *label*, or ceases to use it unless *joins* is true.
+
+        Our operator writes nothing during the event.
+        """
 
         async def event() -> None:
             await asyncio.sleep(QUIET)
