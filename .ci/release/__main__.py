@@ -42,14 +42,17 @@ def parser() -> argparse.ArgumentParser:
 
 
 def version_of(root: Path) -> str:
-    """Return the version of the sources."""
+    """Return the version of the sources in the folder *root*."""
     text = (root / "nameserver" / "tsnameserver" / "__init__.py").read_text()
     [found] = re.findall(r'^__version__ = "(.+)"$', text, re.MULTILINE)
     return str(found)
 
 
 def current_build(root: Path) -> tuple[Build, int]:
-    """Return the build that runs now, and the time of its commit in seconds since the epoch."""
+    """Return the run of `make images` that begins now, and the time of the commit that it builds.
+
+    The folder *root* has the sources. The time is in seconds since the epoch.
+    """
     commit, created = run(["git", "log", "-1", "--format=%H %ct"], cwd=root).split()
     clean = not run(["git", "status", "--porcelain"], cwd=root).strip()
     return build_from(os.environ, commit, clean, now()), int(created)

@@ -43,7 +43,10 @@ class Place:
         self.push(layout, f"{name}@{artifact['digest']}")
 
     def digest(self, reference: str) -> str:
-        """Return the digest of the image or chart *reference*, which begins with the name of any registry."""
+        """Return the digest of the image or chart *reference*.
+
+        The *reference* begins with the name of its registry, which can be another one than this registry.
+        """
         return run([self.crane, "digest", reference, *self._insecure()]).strip()
 
     def manifest(self, reference: str) -> str:

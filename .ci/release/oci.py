@@ -61,7 +61,7 @@ def files_of(layout: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
 def _entries(layer: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
     """Yield the path and the content of each *wanted* file in *layer*.
 
-    Before these, yield the files that hide files of lower layers, with empty contents.
+    Before these, yield the path of each whiteout, a file that hides files of lower layers, with an empty content.
     """
     data = layer.read_bytes()
     plain = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data

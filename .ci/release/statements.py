@@ -31,9 +31,10 @@ class Build:
 
 
 def build_from(environment: Mapping[str, str], commit: str, clean: bool, started: str) -> Build:
-    """Return the build that runs now, since the time *started*.
+    """Return the build of *commit* that began at the time *started* and still runs.
 
-    In GitHub Actions, the *environment* names the repository, the workflow and its run.
+    *clean* is True if the sources have no change since the commit. In GitHub Actions, the *environment* names the
+    repository, the workflow and its run.
     """
     server, repository = (environment.get(f"GITHUB_{name}", "") for name in ("SERVER_URL", "REPOSITORY"))
     source = f"{server}/{repository}" if server and repository else _UNKNOWN

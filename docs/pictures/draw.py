@@ -296,7 +296,8 @@ def _straight(a: Rectangle, b: Rectangle) -> tuple[Point, Point]:
 def _label_place(points: Sequence[Point], label: Sequence[str], other_side: bool) -> tuple[Rectangle, str]:
     """Return the rectangle for the label of a line, and the label's anchor.
 
-    The label is beside the middle of the line's longest piece, and with *other_side* below it or to its left.
+    The label is at the middle of the line's longest piece: above a horizontal piece, or to the right of a vertical one.
+    With *other_side*, it is below the piece or to its left.
     """
     pairs = pairwise(points)
     (x1, y1), (x2, y2) = max(pairs, key=lambda pair: abs(pair[0][0] - pair[1][0]) + abs(pair[0][1] - pair[1][1]))

@@ -24,7 +24,7 @@ Json = Mapping[str, Any]
 
 
 class Measure(NamedTuple):
-    """A figure of our program and of its counterpart in Go. The lower one is better."""
+    """A figure that was measured for our program and for its counterpart in Go. A lower figure is better."""
 
     title: str
     ours: float

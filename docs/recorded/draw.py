@@ -30,7 +30,10 @@ _LEGENDS: Final = 6
 
 
 class Line(NamedTuple):
-    """A series of a panel: its name, and its points. A point has a time, in seconds up to 0 at the end, and a value."""
+    """A series of a panel: its name, and its points.
+
+    A point is a time and a value. Times are in seconds from the end of the recording: negative, or 0 for the end.
+    """
 
     name: str
     points: tuple[tuple[float, float], ...]

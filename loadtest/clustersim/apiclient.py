@@ -13,9 +13,9 @@ REQUEST_SECONDS = 10
 
 
 class ApiClient:
-    """Reads and writes objects over HTTP; an ``async with`` closes its connections.
+    """Reads and writes objects over HTTP. At the end of its ``async with`` block, the client closes its connections.
 
-    A refused request raises aiohttp.ClientResponseError.
+    A request that the API server refuses raises aiohttp.ClientResponseError.
     """
 
     def __init__(self, url: str) -> None:

@@ -252,7 +252,7 @@ def _verb(request: web.Request, target: Target | None) -> str:
 
 
 def _named(request: web.Request, target: Target) -> Target:
-    """Return *target*, with the name of the object if a field selector limits a list or a watch to one object."""
+    """Return *target*. If a field selector permits a single object of a list or watch, put its name into *target*."""
     return target if target.name else replace(target, name=reading.selector(request).name)
 
 

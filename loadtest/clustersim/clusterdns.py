@@ -90,7 +90,7 @@ class ClusterDNS:
 
 
 def stub_domains(corefile: str) -> Iterator[str]:
-    """Yield the zones of those server blocks in *corefile* that forward queries, but not the root zone."""
+    """Yield each zone in *corefile* whose server block forwards queries, except the root zone."""
     for block in _BLOCK.finditer(corefile):
         if _FORWARD.search(block["body"]):
             zones = (zone.removeprefix("dns://").partition(":")[0].rstrip(".") for zone in block["zones"].split())

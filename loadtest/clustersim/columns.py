@@ -34,7 +34,10 @@ _NONE = "<none>"
 
 
 class Column(NamedTuple):
-    """A column. A *wide* one is shown only with ``-o wide``. *cell* returns the value for an object."""
+    """A column of the table that kubectl shows for a kind. *cell* returns the value in an object's row.
+
+    kubectl shows a *wide* column only with ``-o wide``.
+    """
 
     name: str
     cell: Callable[[Object, datetime], Any]

@@ -43,7 +43,7 @@ class ContainerState:
 
 
 def proxy_container(pod: Object) -> Object | None:
-    """Return the container of *pod* that runs the proxy image with a configuration file, if there is one."""
+    """Return the container of *pod* that runs the proxy image with a configuration file; None without one."""
     for container in pod["spec"].get("containers", ()):
         names = {variable["name"] for variable in container.get("env", ())}
         if {CONFIG_DIR, STATE_SECRET} <= names:
@@ -151,7 +151,7 @@ class Proxy:
 
     @property
     def draining(self) -> int:
-        """The seconds for which the proxy of an ending Pod still runs after no Service leads to the Pod any more."""
+        """The seconds from the moment when no Service leads to an ending Pod any more until its proxy stops."""
         return 10 if self._ingress is None else 20
 
     def withdraw(self) -> None:
@@ -162,13 +162,16 @@ class Proxy:
             self._login.keep(self._preferences(self.device))
 
     def end(self) -> None:
-        """Disconnect the device of a Pod that is gone, if it hosts Tailscale Services. Other proxies stay connected."""
+        """Disconnect the device of a Pod that is gone, but only if the proxy can host Tailscale Services.
+
+        The devices of other proxies stay connected.
+        """
         if self._ingress is not None and self.device is not None:
             self.withdraw()
             self._tailnet.set_connected(self.device.node_id, False)
 
     def is_routed(self) -> bool:
-        """Tell whether Services of the proxy's group still lead to the proxy, so that its preStop hook waits."""
+        """Tell whether the Pod's preStop hook has to wait: Services of the egress group still lead to the Pod."""
         return self._egress is not None and self._egress.is_routed()
 
     def health(self, port: int) -> tuple[int, Mapping[str, str]] | None:

@@ -48,7 +48,10 @@ class Api:
 
     @web.middleware
     async def refusals(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer a refused request with an error body in the format of Tailscale's server or of Headscale."""
+        """Call *handler*, and turn a RefusalError into a response with an error body.
+
+        The body has the format of Tailscale's server or of Headscale.
+        """
         try:
             return await handler(request)
         except RefusalError as refusal:
@@ -61,7 +64,10 @@ class Api:
             return web.json_response(body, status=refusal.status, content_type=kind)
 
     def _needs(self, scope: str, work: Work) -> Work:
-        """Return a handler that runs *work* if the client's token has *scope*. For a GET, read-only scope is enough."""
+        """Return a handler that runs *work* if the client's token has *scope*.
+
+        For a GET, the read-only form of *scope* is enough.
+        """
 
         async def checked(request: web.Request) -> web.Response:
             scheme, _, value = request.headers.get("Authorization", "").partition(" ")

@@ -36,10 +36,10 @@ def owner_keys(obj: Object, kind: str) -> Iterable[Key]:
 async def follow(
     store: Store, resources: Iterable[Resource], mapper: Mapper[KeyT], reconcile: Callable[[KeyT], None]
 ) -> None:
-    """Call *reconcile* for the keys of all objects of *resources*, and then of changed objects, until cancelled.
+    """Call *reconcile* for each key that the *mapper* returns for an object of *resources*, until cancelled.
 
-    The *mapper* returns the keys for an object. After a burst of changes, each key is reconciled only once. If the
-    store refuses a write, that is logged, because one bad object must not stop its controller.
+    Begin with all objects, and go on with those that change. After a burst of changes, reconcile each key only once. If
+    the store refuses a write, log that, because one bad object must not stop its controller.
     """
 
     def reconcile_all(touched: Iterable[tuple[Resource, Object]]) -> None:
@@ -57,9 +57,9 @@ async def follow(
 
 
 def _versions(change: Change) -> list[Object]:
-    """Return the new version of the changed object.
+    """Return the new version of the changed object. If its labels have changed, return the old version as well.
 
-    If the labels of the old version differ, return this version, too, because its key can differ.
+    For the old labels, the mapper of `follow` can return other keys.
     """
     if change.old is None or labels_of(change.old) == labels_of(change.object):
         return [change.object]

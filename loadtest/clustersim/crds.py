@@ -13,7 +13,7 @@ async def run(store: Store, kinds: Kinds) -> None:
     """Serve the kinds whose CustomResourceDefinitions exist, until cancelled.
 
     When a definition is deleted, so are the objects of its kind. A definition with `CRD_FINALIZER` stays until the last
-    of these objects is gone, because the objects can have finalizers, too.
+    of these objects is gone, because they can have finalizers of their own.
     """
     leaving = False
     with store.subscribe() as changes:

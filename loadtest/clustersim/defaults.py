@@ -1,4 +1,4 @@
-"""The defaults that an API server fills in, but only those of fields that an operator compares with desired objects."""
+"""Fills in defaults as an API server does, but only in the fields that operators compare with desired objects."""
 
 import base64
 from typing import Any

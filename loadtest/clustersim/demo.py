@@ -47,8 +47,8 @@ class DemoError(Exception):
 def main(keep: bool, fail: str = "") -> int:
     """Run the demo and return 0 if every name leads to the right addresses; with *keep*, stay up until interrupted.
 
-    If *fail* is the name of a fault, show this fault instead. In that case, return 0 if the operator reports the fault
-    and, without *keep*, if the operator also reports that the cure has ended the fault.
+    If *fail* is the name of a fault, show this fault instead. Without *keep*, mend the fault in the end. In that case,
+    return 0 if the operator reports the fault and, if it was mended, the end of the fault.
     """
     return asyncio.run(_until_signal(keep, fail))
 

@@ -30,7 +30,7 @@ class NotYet(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The name and the addresses that reach an object.
+    """The name and the addresses by which an object can be reached.
 
     *offers* says what the object provides to the tailnet, such as ports. *by* says whether the name is that of a device
     or of a Tailscale Service.

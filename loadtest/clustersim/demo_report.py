@@ -25,18 +25,24 @@ class Row:
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Return the lines of a table of the names that Pods look up. Each further address has a line of its own."""
+    """Return the lines of a table of names that Pods look up: a line for each row, and one for each further address."""
     return _lines(("object", "name", "address", "ready after"), [(row, (row.obj, row.name)) for row in rows])
 
 
 def device_table(rows: Sequence[Row]) -> list[str]:
-    """Return the lines of a table of devices and Tailscale Services. Each further address has a line of its own."""
+    """Return the lines of a table of devices and Tailscale Services.
+
+    It has a line for each row, and one for each further address.
+    """
     head = ("object", "name", "offers", "address", "ready after")
     return _lines(head, [(row, (row.obj, row.name, row.offers)) for row in rows])
 
 
 def _lines(head: tuple[str, ...], rows: Sequence[tuple[Row, tuple[str, ...]]]) -> list[str]:
-    """Return the lines of a table; in each row, the addresses come last."""
+    """Return the lines of a table with the headings *head*.
+
+    *rows* are pairs: a Row, and the texts for its first columns. The other columns are the addresses and the seconds.
+    """
     cells = [head]
     for row, texts in rows:
         first, *more = row.addresses

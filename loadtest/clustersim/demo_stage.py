@@ -131,7 +131,7 @@ class Stage:
             return name_of(await anext(pods))
 
     def chart(self) -> list[Object]:
-        """Return the objects of the chart that the simulated cluster has kinds for; raises FileNotFoundError."""
+        """Return those objects of the chart whose kinds the simulated cluster has; raises FileNotFoundError."""
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the loader in C is six times as fast
         found: list[Object] = [obj for obj in yaml.load_all(MANIFEST.read_text(), loader) if obj and _is_known(obj)]
         for obj in found:
@@ -144,7 +144,7 @@ class Stage:
         return found
 
     async def start_operator(self, processes: Processes, pod: str) -> None:
-        """Start the operator, which plays *pod*, with the credentials in the Secret; wait until it is ready."""
+        """Start the operator, which plays *pod* and reads its credentials from files, and wait until it is ready."""
         self.operator_pod = pod
         environment = {
             "KUBECONFIG": str(self.kubeconfig),

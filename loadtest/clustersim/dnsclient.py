@@ -27,7 +27,7 @@ NONE = Answer("no answer")
 
 
 async def ask_udp(port: int, qname: str, qtype: str) -> Answer:
-    """Ask the DNS server at *port* of loopback over UDP, without a second try."""
+    """Ask the DNS server at *port* of loopback for *qname* and *qtype* over UDP, without a second try."""
     query = DNSRecord.question(qname, qtype)
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -43,7 +43,7 @@ async def ask_udp(port: int, qname: str, qtype: str) -> Answer:
 
 
 async def ask_tcp(port: int, qname: str, qtype: str) -> Answer:
-    """Ask the DNS server at *port* of loopback over a new TCP connection."""
+    """Ask the DNS server at *port* of loopback for *qname* and *qtype* over a new TCP connection."""
     query = DNSRecord.question(qname, qtype)
     message = query.pack()
     try:

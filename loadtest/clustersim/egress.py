@@ -33,7 +33,7 @@ class Health:
     def __init__(self, container: Object, env: Mapping[str, str], addresses: Mapping[str, str]) -> None:
         """Take the proxy's *container*, its variables *env*, and the Pod's *addresses*.
 
-        The *addresses* are by the name of an HTTP header. Answers at the health port have these headers.
+        The keys of *addresses* are names of HTTP headers. An answer with status 200 has these headers.
         """
         listening = env.get(_LISTENING, _LISTENING_DEFAULT).rpartition(":")[2]
         self._port = listening if env.get(_HEALTH_CHECK) == "true" else ""
@@ -44,7 +44,8 @@ class Health:
     def answer(self, port: int, has_joined: bool) -> tuple[int, Mapping[str, str]] | None:
         """Return the HTTP status and the headers of the answer at *port*, or None if nothing listens there.
 
-        The status is 200 if the proxy *has_joined* the tailnet, otherwise 503. Images before 1.80 send no headers.
+        The status is 200 if the proxy *has_joined* the tailnet, and otherwise 503, without headers. Images before 1.80
+        send headers with neither status.
         """
         if str(port) != self._port:
             return None
@@ -69,7 +70,7 @@ class Egress:
         return SERVICES in self._files()
 
     def report(self, tailnet: Tailnet) -> str:
-        """Return the JSON that lists the forwarded Services; raises ConfigError if the file can't be read."""
+        """Return the JSON that lists the forwarded Services; raises ConfigError if the ConfigMap is malformed."""
         try:
             services = {name: _in_effect(entry, tailnet) for name, entry in self._services().items()}
         except (AttributeError, KeyError, TypeError) as error:

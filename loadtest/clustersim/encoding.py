@@ -51,7 +51,10 @@ class Encoder:
         return encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata})
 
     def many(self, resource: Resource, metadata: Object, objects: Sequence[Object]) -> bytes:
-        """Return the JSON of a list of *objects*, which the store has."""
+        """Return the JSON of a list with *objects*, and with the list's *metadata*.
+
+        The *objects* must have a ``resourceVersion``.
+        """
         head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
         # A real API server leaves these two fields out of the items of a list.
         implied = {"apiVersion": resource.api_version, "kind": resource.kind} if resource in BUILTIN_RESOURCES else None
@@ -72,7 +75,10 @@ class MetadataEncoder(Encoder):
         return encode({**_PARTIAL, "metadata": {"resourceVersion": str(revision)}})
 
     def many(self, resource: Resource, metadata: Object, objects: Sequence[Object]) -> bytes:
-        """Return the JSON of a list with only the metadata of *objects*, which the store has."""
+        """Return the JSON of a list with the list's *metadata*, and only the metadata of *objects*.
+
+        The *objects* must have a ``resourceVersion``.
+        """
         head = {**_PARTIAL, "kind": f"{PARTIAL}List", "metadata": metadata}
         return b'%b,"items":[%b]}' % (encode(head)[:-1], b",".join(self(obj) for obj in objects))
 

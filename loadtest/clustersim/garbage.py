@@ -13,7 +13,7 @@ FOREGROUND = "foregroundDeletion"
 
 
 async def run(store: Store) -> None:
-    """Collect garbage until cancelled."""
+    """Delete the objects that have no owner left, and carry out foreground deletions, until cancelled."""
     collector = Collector(store)
     with store.subscribe() as changes:
         for resource in RESOURCES:

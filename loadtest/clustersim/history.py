@@ -49,7 +49,10 @@ class Subscription:
         return self._changes.popleft()
 
     async def batch(self) -> list[Change]:
-        """Wait for changes, and return all changes so far that weren't returned before; if closed, an empty list."""
+        """Wait for a change, and return all changes so far that weren't returned before.
+
+        Return an empty list if the subscription is closed and all its changes were returned.
+        """
         async for first in self:
             changes = [first, *self._changes]
             self._changes.clear()

@@ -20,9 +20,10 @@ _DNS = 53
 
 
 def place(host: str, port: int, nameserver: int) -> tuple[str, int]:
-    """Return the host and port to connect to: the port *nameserver* of loopback for the DNS port of any cluster IP.
+    """Return the host and port to connect to in place of *host* and *port*.
 
-    For all other addresses, they are *host* and *port*.
+    For the DNS port of any cluster IP, it is the port *nameserver* of loopback. Otherwise, *host* and *port* stay the
+    same.
     """
     is_inside = port == _DNS and any(ip_address(host) in each for each in NETWORKS.values())
     return ("127.0.0.1", nameserver) if is_inside else (host, port)

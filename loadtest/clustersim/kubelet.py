@@ -299,7 +299,7 @@ class Kubelet:
         return running
 
     def _free_number(self) -> int:
-        """Return the number that gives a new Pod its addresses: the next free number after the last one.
+        """Return the number that gives a new Pod its addresses: the next free one after the latest Pod's number.
 
         After the highest number of the network, the numbers begin again. So a free address isn't used again soon.
         """

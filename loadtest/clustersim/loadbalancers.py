@@ -25,8 +25,8 @@ class Shown(Enum):
 class LoadBalancers:
     """Gives each Service of type LoadBalancer without a class a load balancer with an address of its own.
 
-    The Service's status shows the address, or the part that a test chooses by `show`. A status that isn't empty stays
-    as it is.
+    The Service's status shows the address, or what a test chooses by `show`: a hostname or nothing. If the status
+    already shows a load balancer, it stays as it is.
     """
 
     def __init__(self, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Processes with a log each, which end with the ``async with`` block that starts them."""
+"""Runs Python modules as processes, each with a log of its own, until the end of an ``async with`` block."""
 
 import asyncio
 import contextlib

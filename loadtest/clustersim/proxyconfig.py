@@ -43,7 +43,7 @@ _FIELDS: Mapping[str, type | tuple[type, ...]] = {
 
 
 class ConfigError(Exception):
-    """An error of the configuration with which the image would not start."""
+    """The configuration has an error because of which the image would not start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,10 @@ class ProxyConfig:
 
 
 def newest_file(data: Mapping[str, str], capability_version: int = CAPABILITY_VERSION) -> str:
-    """Return the key of the newest configuration that the image understands; raises ConfigError if there is none."""
+    """Return the key in *data* of the newest configuration that the image understands.
+
+    It is the configuration for the highest version up to *capability_version*. Raises ConfigError if there is none.
+    """
     versions = [(int(match[1]), key) for key in data if (match := _FILE.fullmatch(key))]
     understood = [(version, key) for version, key in versions if version <= capability_version]
     if not understood:
@@ -100,7 +103,10 @@ def parse(text: str) -> ProxyConfig:
 
 
 def check_listening(text: str) -> None:
-    """Check an address and port to listen at, with brackets only around IPv6; raises ConfigError."""
+    """Raise ConfigError unless *text* is an address and port to listen at.
+
+    An IPv6 address has to be in brackets, and an IPv4 address must not be.
+    """
     host, _, port = text.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
     try:

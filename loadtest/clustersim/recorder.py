@@ -114,9 +114,10 @@ class Recorder:
         return ContainerState(restarts=self._restarts)
 
     def _missing(self) -> ContainerState | None:
-        """Return the state of a container that can't start because a Secret, a ConfigMap or a key is missing, or None.
+        """Return the state of the container if it can't start because a Secret, a ConfigMap or a key is missing.
 
-        A key can be missing because the kubelet mounts no volume with a key that its Secret lacks.
+        Otherwise, return None. A key can be missing because the kubelet mounts no volume with a key that its Secret
+        lacks.
         """
         key = self._key_mount
         for reason, sources in (

@@ -19,7 +19,7 @@ _CLUSTER_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "i
 
 
 class Allocator:
-    """Gives each cluster IP to one Service only, and each node port to the first Service that asks for it."""
+    """Gives each cluster IP, and each node port for which a Service asks, to one Service only."""
 
     def __init__(self, families: Sequence[str] = FAMILIES, service_families: Sequence[str] = SERVICE_FAMILIES) -> None:
         """Take the IP *families* of the Pods and the *service_families* of cluster IPs, the default family first."""
@@ -87,10 +87,10 @@ class Allocator:
             spec["clusterIPs"] += kept[: len(others)] or [self._free_address(family) for family in others]
 
     def _fill_families(self, spec: Object, before: Object) -> None:
-        """Fill the IP families as a cluster does.
+        """Fill the policy and the IP families of a Service as a cluster does.
 
-        By the policy SingleStack, a Service gets the first family of cluster IPs. By other policies, it gets the
-        families of cluster IPs, or if it is headless, those of the Pods.
+        With the policy SingleStack, the Service gets the first family of cluster IPs. With any other policy, a headless
+        Service gets all families of Pods, and another Service all families of cluster IPs.
         """
         is_headless = (spec.get("clusterIP") or before.get("clusterIP")) == "None"
         selectorless = is_headless and not spec.get("selector")

@@ -257,7 +257,7 @@ class Tailnet:
         return self._devices.get(self._names.get(name, ""))
 
     def addresses(self, name: str) -> tuple[str, ...]:
-        """Return the addresses of the device or the Tailscale Service with the MagicDNS name *name*, if one has it."""
+        """Return the addresses of the device or Tailscale Service with the MagicDNS name *name*; () if none has it."""
         found = self.named(name) or self.services.at(name)
         return found.addresses if found else ()
 
@@ -277,7 +277,7 @@ class Tailnet:
         self.services.follow(device.node_id)
 
     def is_free(self, name: str, node_id: str) -> bool:
-        """Tell whether no Tailscale Service, and no device but *node_id*, has the MagicDNS name *name*."""
+        """Tell whether the MagicDNS name *name* is free for the device *node_id*: nothing else has this name."""
         return self._names.get(name, node_id) == node_id and self.services.at(name) is None
 
     def create_key(self, wanted: NewKey) -> AuthKey:

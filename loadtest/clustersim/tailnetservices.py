@@ -136,7 +136,9 @@ class TailscaleServices:
         self._changed()
 
     def report(self, node_id: str, hosted: Mapping[str, Host]) -> None:
-        """Store the report of a device about the Services that it hosts, by name, instead of its previous report.
+        """Store the report *hosted* of the device *node_id*, in place of its previous report.
+
+        The report has each Service that the device hosts, by the name of the Service.
 
         Raises KeyError if the device was deleted.
         """
@@ -169,7 +171,10 @@ class TailscaleServices:
         return {node_id: report[name] for node_id, report in self._reports.items() if name in report}
 
     def approval(self, name: str, node_id: str) -> str:
-        """Return how the device was approved as a host of the Service, or that it wasn't, as the API words it."""
+        """Return the API's word for the approval of the device *node_id* as a host of the Service *name*.
+
+        The words are ``approved:manual``, ``approved:auto`` and ``not-approved``.
+        """
         if (name, node_id) in self._approved:
             return APPROVED_BY_HAND
         if self.approvers is None:

@@ -16,7 +16,7 @@ class Traffic:
         self.writes: Counter[Request] = Counter()
 
     def count(self, user_agent: str, verb: str, plural: str) -> None:
-        """Count one request, even if it is refused."""
+        """Count one request, even if the API server refuses it."""
         request = (user_agent or "-", verb, plural)
         self.requests[request] += 1
         if verb in MUTATING:

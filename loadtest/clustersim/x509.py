@@ -14,7 +14,7 @@ _UTC_TIMES = re.compile(rb"\x17\x0d(\d{12}Z)\x17\x0d(\d{12}Z)")
 
 
 def element(tag: int, *content: bytes) -> bytes:
-    """Return a DER element."""
+    """Return a DER element: the *tag*, the length, and all of *content* in its order."""
     body = b"".join(content)
     length = len(body)
     if length < 0x80:

@@ -67,7 +67,10 @@ class Bench:
         shutil.rmtree(folder)
 
     def run(self, scenario: Scenario) -> list[Row]:
-        """Measure the contestants of *scenario* in turn, in each round. Return a row for each; raises BenchError."""
+        """Measure the contestants of *scenario* in turn, in each round. Return a row for each contestant.
+
+        Raises BenchError.
+        """
         if scenario.attack is Attack.GONE:
             return in_a_lonely_network(lambda: self._run(scenario))
         return self._run(scenario)
@@ -89,9 +92,10 @@ class Bench:
         ]
 
     def _start_all(self, scenario: Scenario, stack: ExitStack) -> dict[str, tuple[Server, Path]]:
-        """Start a server for each kind and number of names.
+        """Start the servers of *scenario*, which run until *stack* is closed.
 
-        Return the server and the folder of each contestant, by its label.
+        Contestants with the same kind of server and the same number of names share a server. Return the server and the
+        folder of each contestant, by its label.
         """
         servers: dict[tuple[Kind, int], tuple[Server, Path]] = {}
         for contestant in scenario.contestants:

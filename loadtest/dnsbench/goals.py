@@ -110,7 +110,10 @@ def lost_percent(scenario: str, label: str) -> Judge:
 
 
 def wrong(table: Table) -> float | None:
-    """Return the number of our server's wrong answers in all scenarios, with the compiled loop and without it."""
+    """Return the number of our server's wrong answers in all scenarios; None if it wasn't measured.
+
+    The answers of the server without the compiled loop count as well.
+    """
     ours = [row.best.wrong for row in table.rows if row.label.startswith(Kind.OURS)]
     return sum(ours) if ours else None
 
@@ -167,7 +170,7 @@ GOALS = (
 
 
 def judged(table: Table, goals: Sequence[Goal] = GOALS) -> list[Verdict]:
-    """Return the verdict on each goal: the figure of the best values of all rounds, and the figure of each round."""
+    """Return the verdict on each goal, with the figure from the best values of all rounds, and that of each round."""
     most = max((len(row.rounds) for row in table.rows), default=0)
     tables = [
         Table([_of_round(row, number) for row in table.rows if number < len(row.rounds)]) for number in range(most)

@@ -37,7 +37,10 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server: *pid* is the ID of its first process. All processes in the session of this process count."""
+    """A running server. *pid* is the ID of its first process.
+
+    All processes in the session of the first process belong to the server.
+    """
 
     pid: int
     port: int

@@ -140,7 +140,7 @@ def _memory(memory: Sequence[float]) -> str:
 
 
 def document(facts: Mapping[str, object], rows: Sequence[Row], all_: Sequence[Verdict]) -> dict[str, object]:
-    """Return the JSON document of a run."""
+    """Return the JSON document of a run: *facts* about the machine, the verdicts *all_*, and the figures in *rows*."""
     return {
         "machine": dict(facts),
         "note": "times and CPU are the least of all rounds, memory the most",
@@ -166,7 +166,7 @@ def summary(document: Mapping[str, Any]) -> str:
 
 
 def soak_document(facts: Mapping[str, object], all_: Soaked, verdicts: Sequence[Verdict]) -> dict[str, object]:
-    """Return the JSON document of a soak."""
+    """Return the JSON document of a soak: the *facts* about the machine, the *verdicts*, and the results *all_*."""
     return {
         "machine": dict(facts),
         "goals": [_goal(each) for each in verdicts],

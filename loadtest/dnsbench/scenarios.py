@@ -19,7 +19,10 @@ PEERS = (Kind.OURS, Kind.GO, Kind.NSD, Kind.KNOT)
 
 
 class Writes(Enum):
-    """The records file that the benchmark writes once a second during a measurement."""
+    """The choices of a contestant: whether and where the benchmark writes changed records once a second.
+
+    With `NONE` it writes no changes, and with `SERVED` it writes them into the folder of the server.
+    """
 
     NONE = auto()
     ASIDE = auto()

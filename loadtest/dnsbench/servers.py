@@ -120,7 +120,10 @@ def is_right(query: Query, response: bytes) -> bool:
 
 
 def _prepare_ours(python: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
-    """Return the command that runs our server on every address, as in its image, but without metrics and API server."""
+    """Write the records files into *folder*, and return the command that runs our server with them.
+
+    The server listens on every address, as in its image, but without metrics and API server.
+    """
     for name, text in records.documents(names).items():
         (folder / name).write_text(text)
     where = ["--records", str(folder / "records.json"), "--listen", f":{port}"]
@@ -142,7 +145,7 @@ def _prepare_ours(python: str, names: Mapping[str, str], folder: Path, port: int
 
 
 def _prepare_go(program: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
-    """Return the command that runs the Go server with a root folder of its own.
+    """Write a root folder for the Go server into *folder*, and return the command that runs the server in it.
 
     The server always reads its names in /config, and always listens on the same port. Its program is linked statically,
     so the root folder needs no libraries.
@@ -209,7 +212,10 @@ zone:
 
 
 def _prepare_echo(_: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
-    """Return the command that runs the echo server, which answers with the address of the last of *names*."""
+    """Compile the echo server into *folder*, and return the command that runs it.
+
+    The server answers every query with the address of the final one of *names*.
+    """
     program = folder / "echo"
     compile_c(program, [_ECHO_SOURCE])
     return [str(program), str(port), list(names.values())[-1]]

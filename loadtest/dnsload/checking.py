@@ -143,7 +143,7 @@ class Checker:
         return Verdict(place, Fate.WRONG, rcode)
 
     def _is_ours(self, answer: bytes) -> bool:
-        """Tell whether *answer* repeats the question of another packet of the pool."""
+        """Tell whether the question in *answer* is that of a packet in the pool."""
         if self._ours is None:
             self._ours = {asked.wire for asked in self._pool if asked.question is not None}
         end = _question_end(answer)

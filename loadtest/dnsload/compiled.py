@@ -133,7 +133,7 @@ class CompiledEngine:
                 process.kill()
 
     def _gather(self, workers: Sequence[_Worker], reports: Sequence[Seen]) -> None:
-        """Add up the *reports* of all *workers* on the same second, and record the CPU time of the busiest worker."""
+        """Add the *reports* about one second to the recording, and count the CPU time of the busiest of *workers*."""
         for worker, seen in zip(workers, reports, strict=True):
             self._recording.tally.add(seen.tally)
             self._reasons.update(seen.reasons)

@@ -120,7 +120,7 @@ class Exchange:
         self._states[number] = _FREE
 
     def expire(self, now: int, tally: Tally) -> None:
-        """Count the queries whose time-out is over as lost."""
+        """Count each outstanding query as lost if its time-out is over *now*."""
         before = now - self._timeout
         while self._tail < self._head:
             number = self._tail & _MASK

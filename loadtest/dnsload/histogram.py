@@ -92,9 +92,9 @@ class Histogram:
         return float(np.sqrt(np.average((middles - mean) ** 2, weights=self._counts[used])))
 
     def percentiles(self, percents: Sequence[float]) -> list[float]:
-        """Return, for each of *percents*, the duration that this percentage of durations doesn't exceed.
+        """Return the percentile for each of *percents*: so many percent of the durations are at most as long.
 
-        If nothing was recorded, all durations are 0.
+        Percentiles are in nanoseconds. If nothing was recorded, they are 0.
         """
         if not self.count:
             return [0.0] * len(percents)

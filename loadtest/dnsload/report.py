@@ -208,7 +208,7 @@ class Report(_Model):
 
     @property
     def latency_notes(self) -> Sequence[str]:
-        """Sentences that explain the latencies in the report, such as from which moment they count."""
+        """Sentences that explain the latencies in the report, such as the moment at which a latency begins."""
         if self.closed_loop:
             start = (
                 "A latency counts from when the query was sent."

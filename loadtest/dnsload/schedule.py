@@ -88,7 +88,10 @@ class Pacing(Protocol):
         """Return the due times of the queries to send now, at most *limit*."""
 
     def next_due(self) -> int | None:
-        """Return the due time of the next query, or None if there is no more, or if it has to wait for an answer."""
+        """Return the due time of the next query, or None.
+
+        None means that no query is left, or that the next one has to wait for an answer.
+        """
 
     def unsent(self, now: int) -> int:
         """Return the number of queries that were due by *now* but that `due` hasn't returned."""
@@ -145,7 +148,10 @@ class ClosedLoop:
     """Keeps a fixed number of queries outstanding. It sends the next query when another query is answered or lost."""
 
     def __init__(self, concurrency: int, seconds: float, start: int, queries: int | None = None) -> None:
-        """End after *seconds*, or after *queries*, a number of queries, if that is earlier."""
+        """Keep *concurrency* queries outstanding for *seconds* from *start*, a time of the monotonic clock.
+
+        If *queries* isn't None, end earlier when so many queries have been sent.
+        """
         self._concurrency = concurrency
         self._left = queries
         self.ends = start + round(seconds * SECOND)

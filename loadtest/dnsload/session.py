@@ -34,7 +34,7 @@ class Session:
 
     @property
     def local(self) -> tuple[str, int] | None:
-        """The local address of a TCP connection, with any port. With None, the system chooses it."""
+        """The local address of a TCP connection, with any port (0); None if the system chooses the address."""
         return (self.source, 0) if self.source else None
 
     @property
@@ -48,10 +48,10 @@ class Session:
 
 
 def over(pacing: Pacing, exchanges: Iterable[Exchange], now: int) -> bool:
-    """Tell whether all queries have been sent, and none is outstanding."""
+    """Tell whether the run is over *now*: the sending is over, and no query is outstanding."""
     return sending_over(pacing, now) and not any(exchange.outstanding for exchange in exchanges)
 
 
 def sending_over(pacing: Pacing, now: int) -> bool:
-    """Tell whether no more queries will be sent."""
+    """Tell whether the sending is over *now*: its time has ended, and each due query was sent or is too late."""
     return now >= pacing.ends + _GRACE or (now >= pacing.ends and pacing.next_due() is None)

@@ -1,7 +1,7 @@
 """The goals for the operator, and the verdicts on them, from the figures of all runs.
 
-Of each operator's runs, the run with the least time or CPU time is judged, or the one with the most memory or writes.
-The functions are pure.
+For a time or a CPU time, the lowest figure of an operator's runs is judged, because other programs on the machine make
+times longer. For memory, writes and requests, the highest figure is judged. The functions are pure.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ class Verdict:
 
     @property
     def ratio(self) -> float | None:
-        """Our operator's figure divided by the Go operator's; None if one of them wasn't measured."""
+        """Our operator's figure divided by the Go operator's; None if one wasn't measured or the Go operator's is 0."""
         if self.ours is None or self.theirs is None or not self.theirs.value:
             return None
         return self.ours.value / self.theirs.value

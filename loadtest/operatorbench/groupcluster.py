@@ -81,7 +81,7 @@ def service(number: int, name: str) -> Object:
 
 
 async def no_join(_proxy: Proxy) -> None:
-    """Make no device for a proxy of an egress group, because no operator asks for such a device."""
+    """Make no device: operators do their work for an egress group without the devices of its proxies."""
 
 
 async def start_groups(

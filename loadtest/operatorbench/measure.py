@@ -44,7 +44,7 @@ class Step(BaseModel):
 
     @property
     def counted(self) -> int:
-        """The number of writes without Events, Leases and touches of Pods."""
+        """The number of writes, except those of Events and Leases and the touches of Pods."""
         return sum(
             count
             for write, count in self.writes.items()
@@ -58,7 +58,7 @@ class Step(BaseModel):
 
 
 class Run(BaseModel):
-    """The figures of one run that are common to all scenarios."""
+    """The figures of one run. Each scenario has these figures, and more of its own."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -172,14 +172,14 @@ class Hosting(Run):
     ingresses: int
     """The number of Ingresses among the objects."""
     calls: Mapping[str, int]
-    """The number of calls of the control server's API by method and path, until the operator had settled."""
+    """The number of requests to the control server's API by method and path, until the operator had settled."""
     idle: Step
     idle_calls: Mapping[str, int]
-    """The number of calls of the control server's API by method and path, while the operator was idle."""
+    """The number of requests to the control server's API by method and path, while the operator was idle."""
 
     @property
     def calls_an_object(self) -> float:
-        """The number of calls of the control server's API per object."""
+        """The number of requests to the control server's API, per object."""
         return sum(self.calls.values()) / self.services
 
 

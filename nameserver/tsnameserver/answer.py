@@ -125,10 +125,11 @@ def answer(query: bytes, zone: Zone, counts: Counts | None = None, *, stream: bo
 
 
 def _with_options(query: bytes) -> tuple[bytes, bytes] | None:
-    """Return the question in *query*, and the OPT record for the response, if we ignore all EDNS options of *query*.
+    """Return the question in a *query* with EDNS options, and the OPT record for the response.
 
-    Return None for any other query. The search for `_QUESTION_END` can stop too early, inside a label that contains its
-    bytes. In that case, the question has no valid name, and the lookup of the name finds nothing.
+    Return None unless *query* ends with a usual OPT record in which we ignore all options. The search for
+    `_QUESTION_END` can stop too early, inside a label that contains its bytes. In that case, the question has no valid
+    name, and the lookup of the name finds nothing.
     """
     at = query.find(_QUESTION_END, HEADER_SIZE) + 2
     opt = _OPT_REPLIES.get(query[at + 5 : at + 9])

@@ -34,7 +34,7 @@ _SWITCH_SECONDS = 0.0005
 """The seconds for which a thread can keep the interpreter's lock, as during a reload, while a packet waits."""
 _JOIN_SECONDS = 0.5
 _OTHER_DESCRIPTORS = 256
-"""The number of file descriptors that clients' connections can't use, for probes, metrics, records and sockets."""
+"""The number of file descriptors that clients' connections leave free for probes, metrics, records and sockets."""
 
 
 async def run(settings: Settings) -> None:

@@ -130,7 +130,7 @@ class _Draft:
                 self._appeared(origin)
 
     def compiled(self, zone_problems: tuple[str, ...]) -> Compiled:
-        """Return the finished zone, with the facts about it."""
+        """Return the finished zone, with the facts about it, among them *zone_problems*."""
         return Compiled(
             replace(self._zone, nodes=self._nodes.nodes()),
             self._said,

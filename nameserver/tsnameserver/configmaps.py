@@ -100,7 +100,10 @@ class ConfigMaps:
         offer: Callable[[Mapping[str, str | None]], Awaitable[None]],
         lose: Callable[[], Awaitable[None]],
     ) -> None:
-        """*lose* is called after each failure to list or watch, except if only the version to watch from is too old."""
+        """Take the functions *offer*, for all texts after each change, and *lose*, for each failure to list or watch.
+
+        If only the version to watch from is too old, *lose* isn't called.
+        """
         self._settings = settings
         self._offer = offer
         self._lose = lose
@@ -125,7 +128,7 @@ class ConfigMaps:
             raise
 
     async def _offer_changes(self) -> None:
-        """Offer the texts after each change. All changes that come during an offer are in the next one."""
+        """Offer the texts after each change; all changes during one offer are in the next offer. This never ends."""
         while True:
             await self._changed.wait()
             self._changed.clear()

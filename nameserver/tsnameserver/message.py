@@ -60,7 +60,10 @@ def ordinary_heads(*, opt: bool) -> frozenset[bytes]:
 
 @lru_cache(maxsize=4096)
 def response_heads(rcode: int, answers: int, authority: int) -> Mapping[bytes, bytes]:
-    """Return a map from the flags and counts of an ordinary query, 10 bytes, to those of the response."""
+    """Return a map from the flags and counts of each ordinary query (10 bytes) to those of its response.
+
+    The response has *rcode*, and these numbers of *answers* and *authority* records.
+    """
     heads = {}
     for bits, opt in itertools.product(_ORDINARY_BITS, (0, 1)):
         flags = bytes((QR | authoritative(rcode) | bits[0] & RD, bits[1] & CD | rcode & 0xF))

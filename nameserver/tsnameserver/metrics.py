@@ -52,7 +52,7 @@ class Metrics:
     tcp: Sequence[TcpServer]
     reloads: Reloads
     watched: Watched | None = None
-    """The state of the list and the watch of the API server.
+    """Facts that show whether the list and watch requests to the API server work.
 
     If the nameserver doesn't follow the API server, this is None, and the metrics about it have no samples.
     """

@@ -19,7 +19,7 @@ class Nodes(Mapping[bytes, _T], Generic[_T]):
     __slots__ = ("buckets",)
 
     def __init__(self, buckets: tuple[dict[bytes, _T], ...] | None = None) -> None:
-        """Use *buckets*; the hash of a name says which bucket has the name."""
+        """Use *buckets*, by default empty ones. The hash of a name says which bucket has the name."""
         self.buckets = ({},) * BUCKETS if buckets is None else buckets
 
     def __getitem__(self, name: bytes) -> _T:

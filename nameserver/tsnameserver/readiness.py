@@ -27,7 +27,7 @@ class Selected(Generic[_T]):
         self._selector.register(descriptor, selectors.EVENT_READ, name)
 
     def want(self, descriptor: int, *, room: bool) -> None:
-        """Watch whether *descriptor* can be written to if *room* is true, and whether it can be read otherwise."""
+        """Watch *descriptor* for writing if *room* is true, and for reading otherwise."""
         key = self._selector.get_key(descriptor)
         self._selector.modify(descriptor, selectors.EVENT_WRITE if room else selectors.EVENT_READ, key.data)
 
@@ -70,7 +70,7 @@ if sys.platform == "linux":
             self._names[descriptor] = name
 
         def want(self, descriptor: int, *, room: bool) -> None:
-            """Watch whether *descriptor* can be written to if *room* is true, and whether it can be read otherwise."""
+            """Watch *descriptor* for writing if *room* is true, and for reading otherwise."""
             self._epoll.modify(descriptor, select.EPOLLOUT if room else select.EPOLLIN)
 
         def forget(self, descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""Numbers for the metrics: counts and times of reloads of the records, and the state of the API server's watch."""
+"""Numbers for the metrics, about reloads of the records, and about the list and watch requests to the API server."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 
 @dataclass(slots=True)
 class Watched:
-    """The state of the list and the watch of the API server."""
+    """Facts that show whether the list and watch requests to the API server work."""
 
     followed: bool = False
     """True if a list has succeeded and no list or watch has failed after it.

@@ -63,7 +63,10 @@ class ShardSet:
 
 
 def differences(old: ShardSet, new: ShardSet) -> Iterator[list[str]]:
-    """Yield batches of folded names that possibly differ between *old* and *new*, each batch from one shard."""
+    """Yield batches of folded names whose addresses possibly differ between *old* and *new*.
+
+    The names of one batch are from one shard.
+    """
     for before, after in zip_longest(old.shards, new.shards, fillvalue=_NOTHING):
         if before is not after:
             yield _changed(before.records.ip4, after.records.ip4)

@@ -126,7 +126,7 @@ def _bind_if_free(endpoint: Endpoint) -> socket.socket | None:
 
 
 def dropped_packets(bound: socket.socket) -> int | None:
-    """Return how many packets the kernel dropped because the buffer was full; None if the kernel doesn't tell."""
+    """Return how many packets the kernel dropped because the buffer of *bound* was full; None if that isn't known."""
     if sys.platform != "linux":
         return None
     try:

@@ -1,16 +1,16 @@
 """Follows the sources of records. From their records, it makes the zone that is served.
 
 Two sources offer documents: the API server (`configmaps`) and a mounted file (`follow_file`). The nameserver serves the
-source that is first to offer a whole good set. Once the API server has offered one, its records are served and the file
-is ignored, because the kubelet is late to change a mounted file. Only while the API server can't be followed, a file
-with a newer serial is served, until the API server answers again. A snapshot of the API server's records from before a
-restart (`snapshot`) is served only if there are no other records yet. The API server's records replace it, and so does
-a file with a newer serial. Whatever a source offers or fails to offer, the last good zone stays until a better one is
-there.
+source that is first to offer a whole good set. The API server has priority: when it has offered such a set, the
+nameserver serves that set and ignores the file, because the kubelet is late to change a mounted file. There is one
+exception: while the API server can't be followed, the nameserver serves a file with a newer serial. A snapshot of the
+API server's records from before a restart (`snapshot`) is served only if there are no other records yet. The API
+server's records replace the snapshot, and so does a file with a newer serial. If a source fails, or offers no good set,
+the zone that is served stays.
 
-The threads that answer need the interpreter, too, so a reload is done in short steps. The names are hidden from the
-garbage collector: to examine 100,000 names would take as long as a reload. A zone has no reference cycles, so reference
-counting frees it.
+The threads that answer queries need the interpreter as well, so a reload is done in short steps. The names are hidden
+from the garbage collector: to examine 100,000 names would take as long as a reload. A zone has no reference cycles, so
+reference counting frees it.
 """
 
 import asyncio
@@ -74,7 +74,10 @@ class Follower:
     def __init__(
         self, serving: Serving, settings: ZoneSettings, keep: Callable[[Sequence[str | bytes]], None] | None = None
     ) -> None:
-        """*keep* is called with the API server's readable documents each time the nameserver begins to serve them."""
+        """Take the function *keep*, which stores the API server's records for the next start.
+
+        It is called with the readable documents each time the nameserver begins to serve records of the API server.
+        """
         self._serving = serving
         self._keep = keep
         self._settings = settings
@@ -108,7 +111,7 @@ class Follower:
                 await self._reload(source, newest)
 
     def has_none(self) -> bool:
-        """Tell whether no source has offered good records yet."""
+        """Tell whether the nameserver still waits for the first good records of any source."""
         return self._leader is None
 
     def forget(self) -> None:
@@ -117,7 +120,10 @@ class Follower:
         self._tells = True
 
     async def lose_api(self) -> None:
-        """Note that the API server can't be followed. Until it offers records, a file with a newer serial is served."""
+        """Remember that the API server can't be followed, and serve the file if its serial is newer.
+
+        This holds until the API server offers records again.
+        """
         if not self._api_is_lost:
             self._api_is_lost = True
             if self._mounted is not None:

@@ -137,7 +137,7 @@ class UdpServer:
                 self._exchange()
 
     def _exchange(self) -> None:
-        """Answer one packet, from the address to which it was sent; raises OSError if none comes."""
+        """Answer one packet from the address to which the client sent it; raises OSError if no packet is received."""
         if self._wildcard:
             query, ancillary, _, client = self._socket.recvmsg(_MAX_QUERY, _ANCILLARY_BYTES)
         else:
@@ -203,7 +203,7 @@ def _ask_for_destinations(bound: socket.socket) -> None:
 
 
 def _sources(ancillary: _Ancillary) -> _Ancillary:
-    """Return control data by which the answer goes out from the address to which the query came.
+    """Return control data with which the kernel sends the answer from the address to which the query was sent.
 
     The route decides the interface.
     """

@@ -83,7 +83,7 @@ class Zone:
     def apex_of(self, name: bytes) -> Apex | None:
         """Return the apex of the closest zone that *name* (lower-cased, on the wire) is in.
 
-        Return None if *name* is in no zone, or isn't a valid name, even if it ends with the origin of a zone.
+        Return None if *name* is in no zone. An invalid name is in no zone, even if it ends with the origin of one.
         """
         for origin, apex in self.apexes.items():
             if name.endswith(origin) and are_labels(name, len(name) - len(origin)):
