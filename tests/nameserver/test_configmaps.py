@@ -82,7 +82,7 @@ async def test_the_follower_reads_a_long_list_of_configmaps_in_pages(api: ApiSer
     assert [request.query["labelSelector"] for request in api.lists] == [LABELS] * 8
 
 
-async def test_the_follower_offers_all_changes_that_come_during_an_offer_together(
+async def test_the_follower_combines_all_changes_during_an_offer_into_the_next_offer(
     api: ApiServer, tmp_path: Path
 ) -> None:
     taken: asyncio.Queue[Texts] = asyncio.Queue()

@@ -47,7 +47,11 @@ class Scripted:
 async def scripted(
     *responses: bytes, path: str = "", serving: ssl.SSLContext | None = None, asking: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[Scripted, HttpGet]]:
-    """Run a server that sends *responses*, and yield a client of it."""
+    """Run a server that sends *responses*. Yield the server, and a client that requests *path* from it.
+
+    *serving* is the TLS context of the server, and *asking* is that of the client. Without *serving*, the server speaks
+    plain HTTP.
+    """
     script = Scripted(responses)
     server = await asyncio.start_server(script.converse, "127.0.0.1", 0, ssl=serving)
     script.url = f"http{'s' if serving else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}"

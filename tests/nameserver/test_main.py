@@ -73,7 +73,9 @@ async def test_the_file_of_records_is_used_only_while_the_api_server_is_unreacha
             await running.says("serving 7 names, as the file has them")
 
 
-async def test_the_last_records_survive_a_restart_while_the_api_server_is_unreachable(tmp_path: Path) -> None:
+async def test_a_restarted_nameserver_serves_the_records_in_its_snapshot_while_the_api_server_is_unreachable(
+    tmp_path: Path,
+) -> None:
     kept = tmp_path / "kept"
     arguments = ["--namespace", "tailscale", "--service-account", str(tmp_path), "--snapshot", str(kept)]
     async with api_server("tailscale") as api:

@@ -53,7 +53,7 @@ def samples(metrics: Metrics, name: str) -> dict[str, float]:
 
 
 def counted(metrics: Metrics, *names: str) -> dict[str, dict[str, float]]:
-    """Return the values of the counters that aren't 0."""
+    """Return, for each counter in *names*, the values that aren't 0, by their labels."""
     found = {name: samples(metrics, f"tsnameserver_{name}_total") for name in names}
     return {name: {labels: value for labels, value in values.items() if value} for name, values in found.items()}
 

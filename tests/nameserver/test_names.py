@@ -17,7 +17,7 @@ def test_texts_of_a_name_in_any_case_with_or_without_final_dot_have_the_same_wir
 
 
 @pytest.mark.parametrize("text", [*NO_TEXTS, "b\u00fccher.ts.net", "\u212a.ts.net"])
-def test_a_text_that_is_no_name_is_refused(text: str) -> None:
+def test_a_text_that_is_no_name_is_an_error(text: str) -> None:
     with pytest.raises(InvalidNameError):
         wire_name(text)
 

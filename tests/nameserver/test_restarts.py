@@ -9,7 +9,10 @@ from tests.support.virtual_time import in_virtual_time, now
 
 
 class Part:
-    """A task that fails each time after a given number of seconds, except at the end of its last run."""
+    """A task whose runs take the given *seconds*, one after another. Each run ends with an error, except the final run.
+
+    *pauses* has the seconds before each run, counted from the end of the run before.
+    """
 
     def __init__(self, *seconds: float) -> None:
         self._runs = list(seconds)

@@ -79,7 +79,10 @@ async def test_records_that_arrive_during_a_write_of_the_snapshot_are_written_ne
 
 
 def offers(path: Path, *, needed: bool = True) -> list[tuple[float, list[bytes]]]:
-    """Return each offer of the snapshot at *path*: its time in seconds after the start, and its lines."""
+    """Return each offer of the snapshot at *path*: its time in seconds after the start, and its documents.
+
+    If *needed* is false, the nameserver already has other records.
+    """
     offered = []
 
     async def offer(documents: dict[str, bytes]) -> None:

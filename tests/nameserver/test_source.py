@@ -50,7 +50,7 @@ def follower(serving: Serving) -> Follower:
 
 
 @pytest.mark.parametrize("text", [None, "", b"", "{", '{"version":"v1beta1"}', OSError(13, "Permission denied")])
-async def test_the_nameserver_has_no_records_before_the_first_valid_documents_and_keeps_the_last_valid_ones(
+async def test_the_nameserver_has_no_records_before_the_first_valid_documents_and_keeps_the_newest_valid_ones(
     serving: Serving, follower: Follower, text: str | bytes | OSError | None
 ) -> None:
     await follower.offer(FILE, {"records.json": text})
@@ -210,7 +210,7 @@ OFFER = st.dictionaries(st.sampled_from(["dnsrecords", "dnsrecords-1", "dnsrecor
 
 
 @given(st.lists(OFFER, max_size=8))
-async def test_after_any_sequence_of_offers_the_zone_has_the_last_complete_set_of_records(
+async def test_after_any_sequence_of_offers_the_zone_has_the_most_recent_complete_set_of_records(
     offers: list[Documents],
 ) -> None:
     serving = Serving(empty_zone(SETTINGS))
@@ -228,7 +228,10 @@ Offers = asyncio.Queue[Documents]
 
 @contextlib.asynccontextmanager
 async def following(path: Path, *, optional: bool = False) -> AsyncIterator[Offers]:
-    """Run a follower of the file at *path* during the block, and yield the queue that gets its offers."""
+    """Run a follower of the file at *path* during the block, and yield the queue of the follower's offers.
+
+    If an *optional* file is missing, the follower offers nothing.
+    """
     offers: Offers = asyncio.Queue()
 
     async def offer(_: Source, documents: Documents) -> None:

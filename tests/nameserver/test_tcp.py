@@ -67,7 +67,7 @@ async def connected(server: Running, host: str = "127.0.0.1") -> AsyncIterator[C
 
 @asynccontextmanager
 async def lazy_client(server: Running) -> AsyncIterator[socket.socket]:
-    """Connect a socket that takes only a few answers, because nobody reads from it."""
+    """Yield a client of *server* from which nobody reads, so that its small buffer receives only a few answers."""
     async with asyncio.timeout(30):
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -265,7 +265,9 @@ async def test_the_tcp_server_closes_a_connection_after_the_answers_to_the_permi
         assert asked(server) == 10
 
 
-async def test_a_tcp_message_that_gets_no_answer_ends_its_connection_after_earlier_answers(server: Running) -> None:
+async def test_the_tcp_server_sends_earlier_answers_and_closes_the_connection_at_a_message_that_gets_no_answer(
+    server: Running,
+) -> None:
     response = QUERY[:2] + b"\x80" + QUERY[3:]
     async with connected(server) as client, asyncio.timeout(server.tcp.limits.idle / 2):
         client.writer.write(framed(QUERY) + framed(response) + framed(QUERY))
@@ -324,7 +326,7 @@ async def test_a_stopping_tcp_server_does_not_wait_for_a_client_that_does_not_re
     assert server.tcp.connections == 0
 
 
-def test_the_kernel_sends_tcp_answers_at_once_and_drops_those_that_the_client_does_not_take() -> None:
+def test_the_kernel_sends_tcp_answers_at_once_and_forgets_answers_that_the_client_does_not_receive_in_time() -> None:
     with socket.create_server(LOOPBACK) as listener:
         TcpServer(listener, Serving(sample_zone()), TcpLimits(write=2.5))
         with socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:

@@ -13,7 +13,7 @@ from tests.nameserver.samples import sample_zone
 ZONE = sample_zone()
 
 
-def test_a_name_is_in_the_closest_of_nested_zones_and_a_name_between_two_apexes_exists() -> None:
+def test_a_name_belongs_to_the_closest_of_nested_zones_and_a_name_between_two_apexes_gets_nodata() -> None:
     records = Records(ip4={"x.sub.ts.net": ["192.0.2.1"], "y.ts.net": ["192.0.2.2"]})
     nested = build_zone(records, ZoneSettings(origins=("ts.net", "sub.ts.net", "a.b.ts.net")))
     for name in ("no.sub.ts.net", "no.x.sub.ts.net"):

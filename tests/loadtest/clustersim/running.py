@@ -27,7 +27,10 @@ BINDING: Object = {
 
 
 async def until(store: Store, holds: Callable[[], Any], seconds: float = 30) -> None:
-    """Wait until *holds* is true. Call it again after each change in *store*. Raises TimeoutError after *seconds*."""
+    """Wait until *holds* returns a true value. Raises TimeoutError after *seconds*.
+
+    The function calls *holds* at once, and again after each change in *store*.
+    """
     with store.subscribe() as changes:
         async with asyncio.timeout(seconds):
             while not holds():
@@ -75,30 +78,33 @@ def new_key(tailnet: Tailnet, **changes: Any) -> str:
 
 
 def config_secret(name: str = "ts-db-0", **config: Any) -> Object:
-    """Return a proxy's config Secret."""
+    """Return the config Secret *name* of a proxy. The settings *config* replace or extend those in `CONFIG`."""
     metadata = {"name": name, "namespace": "tailscale"}
     return {"metadata": metadata, "stringData": {"cap-107.hujson": json.dumps({**CONFIG, **config})}}
 
 
 def configure(store: Store, name: str = "ts-db-0", **config: Any) -> None:
-    """Change the configuration in the proxy's Secret, as the operator does."""
+    """Write a configuration into a proxy's Secret *name* as the operator does, and touch the proxy's Pod.
+
+    The settings *config* replace or extend those in `CONFIG`.
+    """
     store.merge(SECRET, "tailscale", name, {"stringData": config_secret(name, **config)["stringData"]})
     touch(store, name)
 
 
 def touch(store: Store, name: str) -> None:
-    """Change an annotation of the proxy's Pod, so that the kubelet mounts its changed files at once."""
+    """Change an annotation of the Pod *name*, so that the kubelet mounts the Pod's changed files at once."""
     store.merge(POD, "tailscale", name, {"metadata": {"annotations": {"example.org/touched": str(uuid4())}}})
 
 
 def state(store: Store, name: str = "ts-db-0") -> dict[str, str]:
-    """Return the decoded data of the proxy's Secret."""
+    """Return the decoded data of the Secret *name*, by default that of the proxy ts-db-0."""
     data = store.get(SECRET, "tailscale", name).get("data", {})
     return {key: b64decode(value).decode() for key, value in data.items()}
 
 
 def prepare_certificate(store: Store) -> None:
-    """Make the objects that the operator makes for a certificate."""
+    """Create what the operator creates for the certificate of `DOMAIN`: two empty Secrets, a Role and a RoleBinding."""
     for name in (DOMAIN, "acme"):
         store.create(SECRET, {"metadata": {"name": name, "namespace": "tailscale"}})
     store.create(ROLE, ROLE_OF_DOMAIN)

@@ -59,7 +59,10 @@ async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[Object]:
 
 @asynccontextmanager
 async def serving(bookmark_interval: float = 30.0) -> AsyncIterator[Api]:
-    """Run a simulated API server with the namespaces and kinds of a new cluster."""
+    """Run a simulated API server with the namespaces and kinds of a new cluster, and yield it.
+
+    A watch that asks for bookmarks gets one after each *bookmark_interval* seconds without an event.
+    """
     store = Store()
     faults = Faults(store)
     rights = Rights()

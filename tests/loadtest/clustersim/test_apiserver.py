@@ -57,7 +57,7 @@ PROXYCLASSES = "/apis/tailscale.com/v1alpha1/proxyclasses"
         (400, "POST", f"{ACCOUNTS}/operator/token", {"spec": {"audiences": "a"}}, JSON),
     ],
 )
-async def test_a_request_that_the_api_server_refuses_gets_a_status_and_changes_nothing(
+async def test_the_api_server_answers_a_refused_request_with_a_status_object_and_changes_nothing(
     api: Api, status: int, method: str, path: str, body: Any, content_type: str
 ) -> None:
     for name in ("web", "operator"):
@@ -131,7 +131,7 @@ async def test_a_client_can_ask_for_only_the_metadata_of_objects(api: Api) -> No
     assert (await api.call("GET", f"{CONFIGMAPS}/settings", Accept=METADATA_LIST))[0] == 406
 
 
-async def test_a_resource_version_that_is_reused_after_a_restore_shows_the_new_object(api: Api) -> None:
+async def test_after_a_restore_the_api_server_shows_a_new_object_with_a_reused_resource_version(api: Api) -> None:
     revision = api.store.revision
     for value in "12":
         api.store.restore(revision)
@@ -146,7 +146,7 @@ async def test_the_simulated_api_server_answers_that_everybody_has_every_right(a
     assert (status, answer["spec"], answer["status"]["allowed"]) == (201, asked["spec"], True)
 
 
-async def test_clients_discover_the_version_and_the_kinds_that_kubectl_get_all_lists(api: Api) -> None:
+async def test_clients_discover_the_version_of_the_api_server_and_the_kinds_of_kubectl_get_all(api: Api) -> None:
     assert (await api.call("GET", "/version"))[1]["major"] == "1"
     _, core = await api.call("GET", "/api/v1")
     assert {each["name"] for each in core["resources"] if each["categories"] == ["all"]} == {"pods", "services"}

@@ -27,7 +27,8 @@ class Ground:
     def after(self, time: timedelta, listed: list[str] = LISTED) -> str:
         """Let *time* pass, and let the replica check its certificate.
 
-        Return the stored certificate, or "" if there is none.
+        Return the stored certificate, or "" if there is none. *listed* are the domains for which the control server
+        gives the replica certificates.
         """
         self.clock.now += time.total_seconds()
         self.certificates.follow([DOMAIN], listed)
@@ -101,7 +102,7 @@ def test_a_certificate_is_renewed_when_it_has_less_than_30_days_left() -> None:
     assert end_of(ground.after(CHECKED_EVERY)) == ground.store.now() + LIFETIME
 
 
-def test_a_replica_makes_a_certificate_once_its_domain_is_listed_or_is_needed_again() -> None:
+def test_a_replica_makes_a_certificate_once_the_tailnet_lists_its_domain_or_the_replica_needs_it_again() -> None:
     ground = prepared()
     assert ground.after(timedelta(), listed=[]) == ""
     assert ground.after(timedelta())

@@ -39,7 +39,7 @@ async def test_the_clusters_dns_forwards_a_stub_domain_and_knows_no_other_names(
 @pytest.mark.parametrize(
     ("corefile", "zones"), [(COREFILE, []), (STUB, ["tail1234.ts.net"]), (COREFILE + STUB, ["tail1234.ts.net"])]
 )
-def test_a_forwarding_server_block_of_the_corefile_is_a_stub_domain_except_for_the_root_zone(
+def test_a_server_block_that_forwards_another_zone_than_the_root_zone_is_a_stub_domain(
     corefile: str, zones: list[str]
 ) -> None:
     assert [zone for zone in stub_domains(corefile) if zone] == zones

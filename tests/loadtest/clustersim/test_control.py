@@ -47,7 +47,7 @@ async def test_only_headscale_requires_every_field_in_a_request_for_an_auth_key(
         (["tag:admin"], (400, "not permitted"), (403, "not allowed for this client")),
     ],
 )
-async def test_an_auth_key_without_tags_or_with_tags_that_the_oauth_client_does_not_own_is_refused(
+async def test_the_control_server_refuses_auth_keys_without_tags_or_with_tags_that_the_oauth_client_does_not_own(
     control: Control, call: Call, tags: list[str], tailscale: tuple[int, str], headscale: tuple[int, str]
 ) -> None:
     control.policy_tags, control.client_tags = {"tag:k8s", "tag:admin"}, {"tag:k8s"}

@@ -75,7 +75,7 @@ async def test_a_list_of_tailscale_services_lacks_annotations_if_the_server_is_s
         ("svc:web", [], "must be a JSON object"),
     ],
 )
-async def test_a_tailscale_service_with_a_bad_name_or_field_is_refused(
+async def test_the_control_server_refuses_to_store_a_tailscale_service_with_a_bad_name_or_field(
     control: Control, call: Call, name: str, body: Any, words: str
 ) -> None:
     control.register(new_key(control), "db")
@@ -86,7 +86,9 @@ async def test_a_tailscale_service_with_a_bad_name_or_field_is_refused(
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_a_request_about_a_tailscale_service_with_a_bad_name_is_refused(call: Call, method: str) -> None:
+async def test_the_control_server_refuses_to_read_or_delete_a_tailscale_service_with_a_bad_name(
+    call: Call, method: str
+) -> None:
     assert (await call(method, f"{LIST}/web"))[0] == 400
 
 

@@ -19,13 +19,13 @@ def create(store: Store, name: str, team: str) -> None:
 
 
 async def take(seen: Queue[str], number: int) -> list[str]:
-    """Wait for the next *number* reconciled keys. Return them, and all other keys that are in the queue."""
+    """Wait for *number* keys in *seen*, the queue of reconciled keys. Return them, and all other keys in the queue."""
     async with asyncio.timeout(30):
         taken = [await seen.get() for _ in range(number)]
     return taken + [seen.get_nowait() for _ in range(seen.qsize())]
 
 
-async def test_a_change_of_the_label_that_gives_the_key_makes_the_controller_reconcile_the_old_key_too() -> None:
+async def test_a_controller_reconciles_the_old_and_the_new_key_if_the_label_with_the_key_changes() -> None:
     store, seen = Store(), Queue[str]()
     create(store, "a", "red")
     async with running(follow(store, [CONFIGMAP], by_team, seen.put_nowait)):

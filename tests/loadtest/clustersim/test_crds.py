@@ -24,7 +24,7 @@ async def status(sim: ClusterSim) -> int:
 
 
 async def define(sim: ClusterSim, **metadata: Any) -> None:
-    """Create the CRD, and wait until its kind is served."""
+    """Create the CRD of ServiceMonitors, with the further *metadata*, and wait until the API server serves the kind."""
     crd = definition(SERVICEMONITOR)
     sim.store.create(CRD, {**crd, "metadata": {**crd["metadata"], **metadata}})
     await until(lambda: is_served(sim))

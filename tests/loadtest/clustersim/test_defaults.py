@@ -91,6 +91,6 @@ def test_a_new_object_gets_the_initial_status_that_the_api_server_gives_its_kind
     assert create(resource, spec={}, status={"mine": True})["status"] == status
 
 
-def test_an_endpointslice_has_null_for_an_empty_list() -> None:
+def test_an_endpointslice_without_endpoints_has_null_in_place_of_the_list() -> None:
     created = create(ENDPOINTSLICE, ports=[{"port": 80}])
     assert (created["endpoints"], created["ports"]) == (None, [{"port": 80, "name": "", "protocol": "TCP"}])

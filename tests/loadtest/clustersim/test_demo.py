@@ -33,7 +33,7 @@ SECONDS = 50
 
 
 def start(folder: Path, *options: str, **environment: str) -> subprocess.Popen[str]:
-    """Start the demo with its files in *folder*."""
+    """Start the demo with *options* and the variables in *environment*. The demo creates its files in *folder*."""
     return subprocess.Popen(
         [sys.executable, "-m", "clustersim", "demo", *options],
         stdout=subprocess.PIPE,
@@ -82,7 +82,7 @@ def test_a_demo_with_keep_runs_until_a_signal_ends_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_no_example_in_the_demo_has_a_warning_and_the_check_finds_no_fault(tmp_path: Path) -> None:
+def test_in_the_demo_the_operator_logs_no_warning_and_tsoperator_check_finds_no_fault(tmp_path: Path) -> None:
     with kept(tmp_path) as (folder, _):
         check = [sys.executable, "-m", "tsoperator", "check", "--kubeconfig", f"{folder}/kubeconfig"]
         found = subprocess.run([*check, "--seconds", "30"], capture_output=True, text=True, check=False)

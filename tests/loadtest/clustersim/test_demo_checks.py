@@ -31,7 +31,10 @@ def in_cluster(sim: ClusterSim, version: str) -> frozenset[str]:
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    """Yield a cluster with a nameserver. Its answers are right, except for those in `wrong_answers`, by record type."""
+    """Yield a cluster with a nameserver, whose answers are right by default.
+
+    For a record type that is a key of `wrong_answers`, the nameserver answers with the addresses stored there.
+    """
     wrong_answers: dict[str, frozenset[str]] = {}
 
     def respond(packet: bytes, _: str) -> bytes:

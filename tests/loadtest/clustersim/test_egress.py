@@ -36,7 +36,10 @@ def replica() -> Object:
 
 
 def ground(**entries: Object) -> tuple[Store, Tailnet]:
-    """Return a store with all objects that the Pod of `replica` mounts, and the tailnet that the Pod joins."""
+    """Return a store with all objects that the Pod of `replica` mounts, and the tailnet that the Pod joins.
+
+    The group's ConfigMap has these *entries*.
+    """
     store, tailnet = configured(egress_services=json.dumps(entries), hep_pings="6"), Tailnet()
     config = json.dumps({**CONFIG, "AuthKey": new_key(tailnet)})
     for name in ("foo-0", "foo-1"):

@@ -59,7 +59,7 @@ async def test_the_api_server_checks_the_fields_of_a_custom_object_by_the_schema
     assert (code, words in answer.get("message", "")) == (status, True)
 
 
-async def test_the_api_server_accepts_unknown_fields_if_the_client_asks_for_no_field_validation(api: Api) -> None:
+async def test_the_api_server_accepts_unknown_fields_unless_the_client_asks_for_field_validation(api: Api) -> None:
     api.store.create(CRD, DEFINITION)
     assert (await api.call("POST", CONNECTORS, connector(hostnam="a")))[0] == 201
 

@@ -25,9 +25,9 @@ def endpointslice(*addresses: str, family: str = "IPv4", **more: object) -> Obje
 
 
 async def answers(slice_: Object, url: str = HEALTH, count: int = 1) -> list[tuple[int, str] | None]:
-    """Request *url* through the health proxy, *count* times, and return the status and the header of each answer.
+    """Request *url* *count* times through the health proxy. Return the status and the header Pod-IPv4 of each answer.
 
-    None stands for an error. Of the two Services, only one has endpoints: those in *slice_*.
+    None stands for an error. The Service ts-db has the endpoints in *slice_*, and the Service ts-none has no endpoints.
     """
     store = Store()
     ports = [{"name": "other", "port": 5432, "targetPort": 10437}, {"name": "health", "port": 9004}]

@@ -45,7 +45,7 @@ ADVERTISED = ["svc:web", "svc:api"]
 
 
 def replica(name: str = "ing-0", **variables: str) -> Object:
-    """Return the Pod of a proxy that can host Tailscale Services."""
+    """Return the Pod *name* of a proxy that can host Tailscale Services, with the environment *variables*."""
     values = {
         "TS_INGRESS_PROXIES_CONFIG_PATH": "/etc/proxies/ingress-config.json",
         "TS_SERVE_CONFIG": "/etc/proxies/serve-config.json",
@@ -75,7 +75,10 @@ def put_config(store: Store, name: str = "ing-0", **config: Any) -> None:
 
 @dataclass
 class Ground:
-    """A group with one running proxy, whose steps the test takes."""
+    """A *proxy* of a group, the *store* of its cluster, and its *tailnet*.
+
+    The proxy works only while a test calls its methods.
+    """
 
     store: Store
     tailnet: Tailnet
@@ -97,7 +100,10 @@ class Ground:
         self.proxy = started(self.store, self.tailnet, replica())
 
     def lose_device(self) -> None:
-        """Delete the device from the tailnet, so that the container starts again at its next step, with another key."""
+        """Delete the device from the tailnet, after another auth key has been mounted.
+
+        At the proxy's next step, its container starts again and joins with this key.
+        """
         put_config(self.store, AuthKey=new_key(self.tailnet), AdvertiseServices=ADVERTISED)
         self.proxy.sync()
         self.tailnet.delete_device(self.tailnet.devices[self.node_id])
@@ -119,7 +125,7 @@ class Ground:
 
 
 def started(store: Store, tailnet: Tailnet, pod: Object, capability_version: int = 142) -> Proxy:
-    """Return a proxy that runs in *pod*."""
+    """Return a proxy that runs in *pod* and reads configurations up to the *capability_version*."""
     metadata, status = {**pod["metadata"], "uid": "P"}, {"podIPs": [{"ip": "10.244.0.2"}]}
     given, container = {**pod, "metadata": metadata, "status": status}, pod["spec"]["containers"][0]
     return Proxy(store, Tailnets(tailnet), given, container, capability_version)
@@ -276,7 +282,10 @@ def test_replica_0_writes_certificates_for_services_that_it_is_allowed_to_host(
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[tuple[Ground, Kubelet]]:
-    """A group whose replica 0 runs in a cluster and gets the traffic of its Services."""
+    """Yield a group whose replica 0 runs in a cluster, and the kubelet of the cluster.
+
+    The replica gets the traffic of the group's Tailscale Services.
+    """
     it = ground()
     put_files(it.store, serve_config=SERVE, ingress_config=RULES)
     nodes = Kubelet(it.store, Tailnets(it.tailnet))

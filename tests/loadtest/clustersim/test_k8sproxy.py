@@ -61,7 +61,7 @@ def store() -> Store:
 
 @pytest.fixture
 async def tailnet(store: Store) -> AsyncIterator[Tailnet]:
-    """A tailnet with the Tailscale Service, and a kubelet whose Pods can join it."""
+    """Yield a tailnet with the Tailscale Service `SERVICE`. The Pods in *store* can join the tailnet."""
     tailnet = Tailnet()
     tailnet.services.put(TailscaleService(SERVICE, ("tcp:443",), ("tag:k8s",)))
     async with running(kubelet.run(store, tailnet)):
@@ -69,7 +69,7 @@ async def tailnet(store: Store) -> AsyncIterator[Tailnet]:
 
 
 def start(store: Store, *, permitted: bool = True, **config: Any) -> None:
-    """Run a Pod with this configuration. If *permitted*, its ServiceAccount is allowed to read the configuration."""
+    """Run a Pod with the settings *config*, which its ServiceAccount is allowed to read only if *permitted* is true."""
     for name, data in ((CONFIG, {"config.hujson": text(**config)}), (NAME, {}), (DOMAIN, {})):
         store.create(SECRET, {"metadata": {"name": name, "namespace": "tailscale"}, "stringData": data})
     of_domain = {**ROLE_OF_PODS["rules"][0], "resourceNames": [DOMAIN], "verbs": ["patch"]}

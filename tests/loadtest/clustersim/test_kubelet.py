@@ -38,7 +38,7 @@ async def joined(world: World) -> World:
 
 
 def start(world: World, more: dict[str, str] | None = None, /, **variables: str) -> None:
-    """Start a proxy. Its Secret has a valid auth key, and the keys in *more*."""
+    """Start a proxy with the environment *variables*. Its Secret has a valid auth key, and the data in *more*."""
     secret = config_secret(AuthKey=new_key(world.tailnet), Hostname="ts-db-0")
     secret["stringData"] |= more or {}
     world.store.create(SECRET, secret)

@@ -35,7 +35,7 @@ def conditions(obj: Object) -> dict[str, str]:
 
 
 def endpoints(sim: ClusterSim, condition: str) -> set[str]:
-    """Return the Pods in the Service's EndpointSlices that have *condition*."""
+    """Return the names of the Pods whose endpoints, in all EndpointSlices, have *condition* with the value true."""
     found: list[Any] = [each for slice_ in sim.store.list(ENDPOINTSLICE) for each in slice_["endpoints"] or ()]
     return {each["targetRef"]["name"] for each in found if each["conditions"][condition]}
 

@@ -53,7 +53,7 @@ async def test_a_client_follows_the_log_of_a_pod(tmp_path: Path) -> None:
             assert await response.content.readline() == b"two\n"
 
 
-async def test_the_log_of_a_pod_that_no_program_plays_says_so() -> None:
+async def test_the_log_of_a_pod_without_a_program_says_that_no_program_runs_in_the_pod() -> None:
     async with cluster_sim() as sim, aiohttp.ClientSession(sim.api_url) as session:
         make_pod(sim, "operator")
         async with session.get(f"{POD_PATH}/log") as response:

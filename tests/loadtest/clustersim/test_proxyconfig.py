@@ -67,6 +67,6 @@ def test_a_valid_listen_address_of_a_proxy_is_accepted(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["2001:db8::1:9002", "[192.0.2.1]:9002", ":9002", "$(POD_IP):9002", "192.0.2.1"])
-def test_a_wrong_listen_address_of_a_proxy_is_refused(address: str) -> None:
+def test_the_simulated_proxy_refuses_a_wrong_listen_address(address: str) -> None:
     with pytest.raises(ConfigError, match="no address"):
         check_listening(address)

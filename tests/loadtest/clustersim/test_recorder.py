@@ -67,7 +67,10 @@ def start(store: Store, key: str, pod: Object | None = None) -> None:
 
 
 def login(store: Store) -> Any:
-    """Return the login profile in the state Secret, which the operator reads."""
+    """Return the part Config of the recorder's login profile, or an empty dict if the state Secret has no profile.
+
+    The operator reads the same profile.
+    """
     found = state(store, NAME)
     return json.loads(found.get(found.get("_current-profile", ""), "{}")).get("Config", {})
 

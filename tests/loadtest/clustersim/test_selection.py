@@ -35,7 +35,7 @@ def test_a_selector_selects_by_labels_and_fields(labels: str, fields: str, match
 
 
 @pytest.mark.parametrize("text", ["a=b=c d", "a in b", "=b", "a b"])
-def test_a_malformed_label_selector_is_refused(text: str) -> None:
+def test_the_api_server_refuses_a_malformed_label_selector(text: str) -> None:
     with pytest.raises(ApiError, match="unable to parse") as refusal:
         Selector.parse(text, "")
     assert refusal.value.status == 400

@@ -70,7 +70,7 @@ SELECTING = {"clusterIP": "None", "selector": {"a": "b"}}
         ({**SELECTING, "ipFamilyPolicy": "PreferDualStack"}, "PreferDualStack", ["IPv6", "IPv4"]),
     ],
 )
-def test_only_a_headless_service_can_get_all_ip_families_of_the_pods(
+def test_only_a_headless_dual_stack_service_can_have_an_ip_family_that_no_cluster_ip_has(
     spec: Object, policy: str, families: list[str]
 ) -> None:
     created = Store(families=["IPv6", "IPv4"]).create(SERVICE, service(**spec))["spec"]
@@ -98,7 +98,7 @@ def test_a_service_can_have_a_cluster_ip_of_each_ip_family() -> None:
         ({"ports": [{"port": 80, "nodePort": 30000}]}, {"ports": [{"port": 80, "nodePort": 29999}]}),
     ],
 )
-def test_a_changed_load_balancer_class_and_a_node_port_out_of_range_are_refused(
+def test_the_api_server_refuses_to_change_a_load_balancer_class_or_to_set_a_node_port_out_of_range(
     store: Store, spec: Object, changed: Object
 ) -> None:
     change(store, **spec)

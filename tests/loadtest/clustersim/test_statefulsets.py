@@ -28,9 +28,9 @@ async def create(store: Store, replicas: int) -> Object:
 
 
 async def create_lingering(store: Store, replicas: int, **spec: Any) -> None:
-    """Create a StatefulSet whose Pods have a preStop hook, and mark the Pods as ready.
+    """Create a StatefulSet of *replicas* Pods with a preStop hook, and mark the Pods as ready.
 
-    No kubelet runs, so deleted Pods stay until the test removes them.
+    *spec* has further fields of the StatefulSet. No kubelet runs, so deleted Pods stay until the test removes them.
     """
     obj = statefulset(replicas, **spec)
     hook = {"lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}
@@ -84,7 +84,7 @@ async def test_a_changed_template_of_a_statefulset_replaces_its_pods_one_by_one(
 
 
 @pytest.mark.parametrize(("policy", "ended"), [("OrderedReady", {2}), ("Parallel", {1, 2})])
-async def test_a_pod_of_a_statefulset_that_ends_slowly_delays_the_next_pod_unless_the_policy_is_parallel(
+async def test_a_slowly_ending_pod_delays_the_end_of_the_next_pod_unless_the_statefulsets_policy_is_parallel(
     policy: str, ended: set[int]
 ) -> None:
     store = Store()

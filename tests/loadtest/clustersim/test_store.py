@@ -95,7 +95,9 @@ def test_the_deletion_of_a_namespace_deletes_its_objects_and_waits_for_their_fin
     assert (store.find(NAMESPACE, "", "shop"), store.list(CONFIGMAP)) == (None, [])
 
 
-async def test_the_store_can_take_in_an_object_of_another_cluster_unchanged_and_drop_it_again() -> None:
+async def test_the_store_keeps_the_uid_of_an_object_that_it_copies_from_another_cluster_and_can_remove_the_copy() -> (
+    None
+):
     store = Store(())
     obj = {"metadata": {"name": "s", "namespace": "shop", "uid": "of-another-cluster"}}
     with store.subscribe() as changes:

@@ -17,7 +17,7 @@ SERVER_CORE, CLIENT_CORE = min(os.sched_getaffinity(0)), max(os.sched_getaffinit
 
 @pytest.fixture(scope="session")
 def client() -> Client:
-    """Return the compiled client, whose method `run` calls its function *tick* five times a second."""
+    """Return the compiled client. Its method `run` calls its argument *tick* five times a second."""
     return Client(client_program(), CLIENT_CORE, tick_seconds=0.2)
 
 

@@ -14,12 +14,12 @@ def test_the_figures_of_a_benchmark_round_are_in_microseconds_megabytes_and_quer
     assert (seen.client_busy, seen.client_cpu_us, seen.client_stall_us) == pytest.approx((0.75, 20_000, 2000))
 
 
-def test_a_measured_server_that_answers_nothing_has_figures_too() -> None:
+def test_a_measured_server_that_answers_nothing_has_a_rate_of_0_and_loses_all_queries() -> None:
     seen = sample(counted(right=0, wrong=0, lost=100), 0.0, 1)
     assert (seen.qps, seen.cpu_us, seen.lost_percent) == (0, 0, 100)
 
 
-def test_hostile_packets_count_as_queries_in_the_cpu_time_of_a_query() -> None:
+def test_hostile_packets_are_among_the_queries_by_which_the_cpu_time_is_divided() -> None:
     seen = sample(counted(malformed_sent=392), 0.00098, 1)
     assert (seen.cpu_us, seen.client_cpu_us, seen.hostile) == pytest.approx((2.0, 4000, 392))
 

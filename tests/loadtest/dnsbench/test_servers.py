@@ -7,7 +7,7 @@ from dnsbench.servers import answers, free_port
 from tests.loadtest.dnsbench.conftest import NAMES
 
 
-def test_the_dns_benchmark_takes_a_server_as_started_once_its_answer_is_right(ours: Server) -> None:
+def test_the_dns_benchmark_counts_a_server_as_started_only_if_its_answer_is_right(ours: Server) -> None:
     assert answers(ours.port, hit(*list(addresses(NAMES).items())[-1]))
     assert answers(ours.port, miss(f"missing.{DOMAIN}"))
     assert not answers(ours.port, miss(next(iter(addresses(1)))))

@@ -72,7 +72,10 @@ class _Datagrams(asyncio.DatagramProtocol):
 async def udp_responder(
     respond: Respond = answer_well, delay: float = 0, copies: int = 1, port: int = 0
 ) -> AsyncIterator[Target]:
-    """Run a server that answers by UDP."""
+    """Run a UDP server on loopback at *port*, or at a free port if *port* is 0, and yield its address.
+
+    After *delay* seconds, it answers each query *copies* times with the result of *respond*, unless that is None.
+    """
     transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
         lambda: _Datagrams(respond, delay, copies), local_addr=("127.0.0.1", port)
     )

@@ -48,7 +48,10 @@ def silent_server() -> socket.socket:
 
 
 async def asked(program: Path, target: Target, load: Load, *queries: Query) -> list[Seen]:
-    """Run the compiled client until it ends, and return its reports."""
+    """Run the compiled client *program* against *target* until it ends, and return its reports.
+
+    It sends the *queries* as *load* prescribes.
+    """
     words = [str(program), *load.words(*target)]
     process = await asyncio.create_subprocess_exec(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     output, _ = await asyncio.wait_for(process.communicate(b"".join(encoded(queries))), 30)
@@ -117,7 +120,7 @@ async def test_the_compiled_client_accepts_answers_of_a_resolver_without_the_aut
     assert seen.tally.right == 4
 
 
-async def test_the_compiled_client_takes_a_truncated_answer_by_tcp_as_wrong(program: Path) -> None:
+async def test_the_compiled_client_counts_a_truncated_answer_by_tcp_as_wrong(program: Path) -> None:
     async with tcp_responder(changed(flip(dns.flags.TC))) as target:
         (seen,) = await asked(program, target, Load(0.02, steady(200), connections=1, patience=LONG), RIGHT)
     assert (seen.tally.wrong, dict(seen.reasons)) == (4, {"truncated": 4})
@@ -130,7 +133,9 @@ async def test_the_compiled_client_counts_the_second_of_two_late_answers_as_unex
     assert 1 <= seen.tally.unexpected <= seen.tally.late <= 3
 
 
-async def test_the_compiled_client_takes_an_incomplete_packet_as_an_answer_to_no_query(program: Path) -> None:
+async def test_the_compiled_client_counts_an_incomplete_packet_as_unexpected_and_its_query_as_lost(
+    program: Path,
+) -> None:
     async with udp_responder(lambda _, query: query[:11]) as target:
         (seen,) = await asked(program, target, Load(0.02, steady(200), patience=0.3), RIGHT)
     assert (seen.tally.lost, seen.tally.unexpected) == (4, 4)
@@ -148,7 +153,7 @@ def forgetful(tmp_path: Path) -> Path:
 
 
 @NEEDS_CC
-async def test_the_compiled_client_does_not_take_a_late_answer_for_the_next_query_with_its_message_id(
+async def test_the_compiled_client_distinguishes_a_late_answer_from_that_to_a_newer_query_with_the_same_message_id(
     forgetful: Path,
 ) -> None:
     others = [Query(packet(bytes((1, letter)) + NAME[2:])) for letter in b"bcde"]

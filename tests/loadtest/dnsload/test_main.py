@@ -113,9 +113,10 @@ def test_a_run_of_dnsload_that_was_started_with_sigint_ignored_continues_after_s
 
 @contextmanager
 def sigint_is(handler: Any) -> Iterator[None]:
-    """Make *handler* handle SIGINT in this process, and in processes that it starts.
+    """Make *handler* handle SIGINT in this process during the block.
 
-    Before that, this process can have ignored SIGINT.
+    Programs that start in the block inherit only whether SIGINT is ignored. Before the block, this process can have
+    ignored SIGINT.
     """
     before = signal.signal(signal.SIGINT, handler)
     try:

@@ -37,7 +37,7 @@ def test_an_incomplete_last_time_window_of_a_run_is_joined_to_the_window_before(
     assert recording.total.lost == 5
 
 
-def test_each_step_of_the_rate_has_its_own_counts_and_the_final_step_has_those_after_its_end() -> None:
+def test_each_step_of_the_rate_has_its_own_counts_and_the_final_step_also_counts_queries_after_its_end() -> None:
     recording, _ = recorded(5, window=1, steps=2, step_seconds=2)
     recording.end(START + 5 * SECOND + 2000)
     assert [step.sent for step in recording.steps] == [1 + 2, 3 + 4 + 5]

@@ -91,7 +91,7 @@ async def test_queries_to_a_closed_port_count_as_lost_and_as_refused(engine: str
 
 
 @pytest.mark.parametrize("pace", [("--rate", "300"), ("--concurrency", "4"), ("--concurrency", "4", "--tcp")])
-async def test_dnsload_asks_each_question_once_in_each_pass_also_from_a_given_source_address(
+async def test_dnsload_with_a_source_address_asks_each_question_once_in_each_pass(
     engine: str, tmp_path: Path, pace: tuple[str, ...]
 ) -> None:
     asked: list[str] = []

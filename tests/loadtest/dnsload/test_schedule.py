@@ -39,7 +39,7 @@ def test_the_due_times_of_queries_are_the_same_whether_they_are_computed_at_once
     assert whole == [due for first in range(0, 130, 7) for due in schedule.due_times(first, 7)]
 
 
-def test_a_schedule_has_at_each_time_the_rate_of_its_step() -> None:
+def test_the_rate_of_a_schedule_at_a_time_is_that_of_the_present_step_or_0_outside_all_steps() -> None:
     schedule = Schedule([*STEPS, Segment(2, 10, 30)])
     assert [schedule.rate(at) for at in (0, 1.9, 2.5, 3, 6, 7, -1)] == [10, 10, 100, 5, 20, 0, 0]
 
@@ -53,7 +53,7 @@ def test_an_open_loop_hands_out_each_due_query_once() -> None:
     assert np.diff(half) == pytest.approx(100_000)
 
 
-def test_an_open_loop_ends_and_counts_the_queries_that_it_has_not_handed_out() -> None:
+def test_an_open_loop_counts_due_queries_that_it_has_not_handed_out_and_has_no_query_after_its_end() -> None:
     loop = OpenLoop(Schedule([Segment(1, 150, 150)]), start=0)
     assert len(loop.due(SECOND, 0, 100)) == 100
     assert [loop.unsent(at) for at in (SECOND * 4 // 5, SECOND)] == [21, 50]

@@ -88,7 +88,7 @@ def test_the_operator_benchmark_does_not_count_events_and_leases_as_writes() -> 
     assert sample().writes == 3.0
 
 
-def test_the_operator_benchmark_counts_patches_of_pods_apart_from_other_writes() -> None:
+def test_the_operator_benchmark_counts_patches_of_pods_separately_from_other_writes() -> None:
     touching = step(writes={"patch pods": 2, "patch services": 20, "update pods": 1})
     assert (touching.counted, touching.touches) == (21, 2)
     assert ["touches of Pods a Service made", "0.20"] in cells(groups([grouped(made=touching)]))
@@ -322,7 +322,7 @@ def test_a_simulated_host_reads_the_configuration_for_the_newest_images() -> Non
     assert newest_config(secret(other="{}")) == newest_config(None) == {}
 
 
-def test_a_simulated_host_gets_certificates_for_the_tailscale_services_whose_tls_it_ends() -> None:
+def test_a_simulated_host_gets_certificates_for_the_tailscale_services_with_web_handlers() -> None:
     web: dict[str, Any] = {"web.tail1234.ts.net:443": {}, "web.tail1234.ts.net:80": {}}
     assert domains({"svc:web": {"TCP": {}, "Web": web}, "svc:api": {"TCP": {}}}) == ["web.tail1234.ts.net"]
 

@@ -113,7 +113,7 @@ def test_24_an_empty_non_terminal_gets_nodata(ask: Ask, name: str) -> None:
 
 @pytest.mark.parametrize("case", OUTSIDE, ids=str)
 @pytest.mark.parametrize("edns", [False, 0], ids=["plain", "edns"])
-def test_25_a_query_for_a_name_outside_the_zone_is_refused(ask: Ask, case: Case, edns: bool | int) -> None:
+def test_25_a_query_for_a_name_outside_the_zone_gets_the_rcode_refused(ask: Ask, case: Case, edns: bool | int) -> None:
     for qtype in ("A", "NS", "SOA", "ANY"):
         response = ask(make_query(case.name, qtype, use_edns=edns))
         assert response.rcode() == dns.rcode.REFUSED

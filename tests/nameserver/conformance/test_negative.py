@@ -51,7 +51,7 @@ def test_29_a_query_of_type_any_for_a_name_without_records_gets_nodata(ask: Ask)
 
 
 @pytest.mark.parametrize("rdclass", ["CH", "HS", "ANY", "NONE"])
-def test_30_a_query_of_a_class_other_than_in_is_refused(ask: Ask, rdclass: str) -> None:
+def test_30_a_query_of_a_class_other_than_in_gets_the_rcode_refused(ask: Ask, rdclass: str) -> None:
     for name in (DB, "ts.net", "no.ts.net", "example.org"):
         response = ask(make_query(name, rdclass=rdclass))
         assert response.rcode() == dns.rcode.REFUSED
@@ -73,7 +73,9 @@ def transfer(qtype: str, name: str) -> bytes:
 
 
 @pytest.mark.parametrize("qtype", ["AXFR", "IXFR"])
-def test_31_a_zone_transfer_is_refused_and_its_connection_stays_usable(server: Server, qtype: str) -> None:
+def test_31_a_request_for_a_zone_transfer_gets_the_rcode_refused_and_its_connection_stays_usable(
+    server: Server, qtype: str
+) -> None:
     with server.tcp_socket() as (client, stream):
         for name in ("ts.net", DB, "example.org"):
             assert rcode(server.udp(transfer(qtype, name))) == "REFUSED"

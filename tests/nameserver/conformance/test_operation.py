@@ -142,7 +142,7 @@ def test_48_the_nameserver_answers_queries_but_reports_not_ready_while_it_drains
 
 
 def burst(server: Server, clients: list[socket.socket], queries: list[bytes]) -> None:
-    """Send all *queries* of all *clients* before the server reads the first one."""
+    """Pause the server, and send all *queries* from each of *clients*, so that the server finds all packets at once."""
     with server.paused():
         for query, client in itertools.product(queries, clients):
             client.send(query)

@@ -73,6 +73,9 @@ OUTSIDE = [Case(name, "A", "REFUSED") for name in (".", "net", "xts.net", "ts.ne
 
 
 def check_nodata(response: dns.message.Message) -> None:
-    """Check that *response* is NODATA: the name exists, but has no records of this type."""
+    """Check that *response* is NODATA: it has no error and no answer, and only a SOA record in the authority section.
+
+    This says that the name exists, but has no records of the requested type.
+    """
     assert (response.rcode(), response.answer) == (dns.rcode.NOERROR, [])
     assert [rrset.rdtype for rrset in response.authority] == [dns.rdatatype.SOA]

@@ -50,7 +50,7 @@ def test_an_object_has_no_name_if_its_annotation_says_so(way: Way) -> None:
     assert named == [naming(service(BALANCED), way)] * 3
 
 
-def test_an_object_gets_an_event_only_if_it_has_no_name_for_a_reason_that_its_user_does_not_know() -> None:
+def test_an_object_without_a_name_gets_an_event_with_the_reason_unless_its_user_knows_the_reason() -> None:
     (note,) = name_notes(Naming(None, NO_ADDRESS, "db.example.org"))
     assert (note.type, note.reason, note.once) == ("Normal", "NoClusterName", True)
     assert note.message == (
@@ -82,7 +82,7 @@ NAMED = {"ingressNames": True}
         ([dnsconfig("2", NAMED), dnsconfig("1", deletionTimestamp="3")], True),
     ],
 )
-def test_the_dnsconfig_in_force_decides_whether_ingresses_have_names_for_pods(
+def test_the_dnsconfig_in_force_decides_whether_pods_can_use_the_names_of_ingresses(
     dnsconfigs: list[Object], named: bool
 ) -> None:
     assert names_ingresses(dnsconfigs) is named

@@ -87,7 +87,7 @@ OF_INGRESS = headless(Owner("ingress", Key("default", "web")), "uid", "ts-web", 
         (OF_INGRESS, live_ingress(), Standing.DEVICE, "", None),
     ],
 )
-def test_a_parent_holds_its_noted_name_if_it_still_asks_for_it_or_its_namespace_is_not_watched(
+def test_a_parent_holds_its_noted_name_while_it_asks_for_the_name_or_is_in_an_unwatched_namespace(
     child: Object, parent: Object | None, standing: Standing, created: str, ports: Any
 ) -> None:
     found = noted_claim(child, parent, FQDN)

@@ -62,7 +62,7 @@ DEFAULT = "example.org/ns:v2"
         ("example.org/ns:v2@sha256:abc", {"repo": "other"}, "tsnameserver", "other:v2", OURS),
     ],
 )
-def test_the_repository_and_the_tag_of_the_image_belong_to_the_same_program(
+def test_the_image_of_the_nameserver_never_combines_the_repository_of_one_program_with_the_tag_of_another(
     default: str, asked: Object, said: str, image: str, program: Program
 ) -> None:
     given = {"tailscale.com/nameserver": said} if said else {}

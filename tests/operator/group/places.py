@@ -30,7 +30,10 @@ BOTH = [*IPS, "2001:db8::50"]
 
 
 def place(name: str = PLACE, group: str = GROUP, ips: Sequence[str] = IPS, **metadata: Any) -> Object:
-    """Return the live ClusterIP Service of the Service default/db at *group*."""
+    """Return the live ClusterIP Service *name*, which is in front of the proxies of *group* for the Service default/db.
+
+    It has the cluster IPs *ips*, and *metadata*.
+    """
     made = cluster_ip_service(Key(OPERATOR_NAMESPACE, name), place_labels(OWNER, group), Target(FQDN, ""), PORTS, NAMES)
     live = stored(made, **metadata)
     return {**live, "spec": {**live["spec"], "clusterIP": ips[0], "clusterIPs": [*ips]}}
@@ -103,6 +106,6 @@ GROUPS = {name: replace(group(), name=name) for name in (GROUP, "old", "third")}
 
 
 def moving(services: Sequence[Object], slices: Sequence[Object], ages: Mapping[str, float], **more: Any) -> Places:
-    """Return the places of a Service that moves to the group."""
+    """Return the `Places` of a Service that moves to the group. *more* are further fields of the result."""
     found = {"ports": PORTS, "cluster_domain": CLUSTER_DOMAIN, "move_grace": GRACE, **more}
     return Places(services, slices, GROUPS, ages=ages, **found)

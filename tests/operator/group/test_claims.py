@@ -69,7 +69,7 @@ def test_an_object_claims_a_label_if_a_group_should_expose_it(given: Object, *, 
         (deleting(web("we_b")), False, False),
     ],
 )
-def test_the_claim_of_an_object_with_our_finalizer_counts_if_it_is_valid_and_can_be_kept_if_it_is_invalid(
+def test_a_valid_object_with_our_finalizer_has_a_claim_that_counts_and_an_invalid_one_can_keep_its_label(
     given: Object, *, counts: bool, may_be_kept: bool
 ) -> None:
     assert (claim(given).counts, claim(given).may_be_kept) == (counts, may_be_kept)

@@ -62,6 +62,6 @@ def test_the_name_of_a_new_place_depends_on_the_service_and_its_group() -> None:
     assert (len(names), {name[:6] for name in names}) == (4, {"ts-db-"})
 
 
-def test_only_a_clusterip_service_for_egress_is_a_place() -> None:
+def test_only_a_service_with_the_label_for_egress_is_a_place_at_a_group() -> None:
     assert is_place(place(PLACE))
     assert not is_place(egress_service(labels=OWNER.labels))

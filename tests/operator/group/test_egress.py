@@ -28,7 +28,7 @@ HEALTH: Object = {"name": HEALTH_PORT_NAME, "protocol": "TCP", "port": 9002, "ta
 
 
 def service(*ports: Object, **leading: str) -> Object:
-    """Return the ClusterIP Service of an egress Service whose target is an *fqdn* or an *ip*."""
+    """Return the ClusterIP Service, with *ports*, of an egress Service. The keyword *fqdn* or *ip* is the target."""
     notes = {f"tailscale.com/operator-last-set-ts-tailnet-target-{name}": value for name, value in leading.items()}
     key = Key("tailscale", "ts-db-x7k2p")
     return obj(SERVICE, key, {"spec": {"ports": [*ports]}}, annotations=notes, labels=LABELS)

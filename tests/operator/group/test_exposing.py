@@ -45,7 +45,10 @@ def api(annotations: Mapping[str, str] = {}, ips: tuple[str, ...] = ("10.0.0.9",
 
 
 def exposed(of: Object, **changes: Any) -> Exposed:
-    """Return the facts about an object that has its label, Tailscale Service and ready backends."""
+    """Return the facts about the object *of*, which has its label, its Tailscale Service and ready backends.
+
+    *changes* replace some of these facts.
+    """
     made = claimed(of)
     label = changes.pop("label", made.label)
     facts: dict[str, Any] = {

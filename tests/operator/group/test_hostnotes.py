@@ -21,7 +21,11 @@ APPROVED, OTHER_APPROVED = ServiceHost("n2", "approved:auto"), ServiceHost("n9",
 
 
 def hosting(*hosts: ServiceHost, owners: Sequence[str] | None = ("nOP",), **group: Any) -> Hosting:
-    """Return the facts about an Ingress whose group has the devices n1 and n2."""
+    """Return the facts about an Ingress whose Tailscale Service has these *hosts* and *owners*.
+
+    If *owners* is None, the annotations of the Tailscale Service are unknown. The Ingress is at a ProxyGroup with the
+    devices n1 and n2, whose spec has the further fields *group*.
+    """
     web = live_ingress({"tailscale.com/proxy-group": "ing"}, finalizers=[HA_INGRESS_FINALIZER])
     claim = claim_of(web, settings())
     assert claim is not None

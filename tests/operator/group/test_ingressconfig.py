@@ -33,7 +33,10 @@ def live(data: dict[str, str], **metadata: Any) -> Object:
 
 
 def written(there: Object | None, content: Hosted = CONTENT) -> dict[str, str | None]:
-    """Return the text of each document that is written, by its key, and None for each document that is removed."""
+    """Return the documents that the operator writes into the live ConfigMap *there* for *content*, by their keys.
+
+    None stands for a document that the operator removes. *there* is None if the ConfigMap is missing.
+    """
     steps = ingress_configmap_steps(WANTED, there, content)
     if not steps:
         return {}

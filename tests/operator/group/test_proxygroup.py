@@ -29,7 +29,7 @@ def test_a_group_has_two_replicas_unless_its_spec_says_otherwise() -> None:
     assert proxygroup.replica_count(group({})) == proxygroup.replica_count(group(None)) == 2
 
 
-def test_each_type_of_groups_is_found_by_its_name() -> None:
+def test_the_name_of_a_groups_type_selects_one_of_three_types_or_none_if_the_name_is_unknown() -> None:
     found = [grouptype.type_of(group({"type": name})) for name in ("egress", "ingress", "kube-apiserver")]
     assert found == [grouptype.EGRESS, grouptype.INGRESS, grouptype.APISERVER]
     others: list[Any] = [{"type": "other"}, {"type": ["egress"]}, {}, None, "x"]

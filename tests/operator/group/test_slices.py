@@ -17,7 +17,7 @@ FEWER_PORTS = replace(ENTRY, ports=frozenset())
 
 
 def one(pod: Object, **reports: object) -> Group:
-    """Return a group whose only Pod is *pod*."""
+    """Return a group whose only Pod is *pod*. The proxy in this Pod reports what `report` makes from *reports*."""
     return group(pods=[pod], reports={"egress-0": report(**reports)})  # type: ignore[arg-type]
 
 

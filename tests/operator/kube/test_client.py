@@ -339,7 +339,7 @@ class Guard:
                 yield client
 
 
-async def test_credentials_are_read_again_once_for_all_requests_that_were_refused() -> None:
+async def test_the_client_reads_its_credentials_again_only_once_if_the_api_server_refuses_several_requests() -> None:
     guard = Guard("new", refusals=5)
     async with guard.client() as client:
         answers = await asyncio.gather(*(client.get(CONFIGMAP, A) for _ in range(5)))
@@ -351,7 +351,9 @@ async def test_credentials_are_read_again_once_for_all_requests_that_were_refuse
 @pytest.mark.parametrize(
     ("token", "codes"), [("old", ["200"]), ("new", ["401", "200"]), ("another", ["401", "401"])], ids=str
 )
-async def test_credentials_are_read_again_if_they_are_refused(method: str, token: str, codes: list[str]) -> None:
+async def test_the_client_reads_its_credentials_again_if_the_api_server_refuses_them(
+    method: str, token: str, codes: list[str]
+) -> None:
     guard = Guard(token)
     async with guard.client() as client:
         with pytest.raises(Denied) if token == "another" else nullcontext():

@@ -143,7 +143,7 @@ async def watches(sim: ClusterSim, count: int) -> None:
 
 
 async def retries(sim: ClusterSim, plural: str = "configmaps") -> None:
-    """Wait until the follower tries again: until there are more requests than the first list and two watches."""
+    """Wait until the follower has sent more than four lists and watches in all, so that some of them were retries."""
     await until(lambda: sim.requests["tsoperator", "list", plural] + watching(sim, plural) > 4)
 
 
@@ -196,7 +196,7 @@ async def test_a_follower_lists_a_kind_as_soon_as_the_api_server_serves_the_kind
 
 
 async def change_behind_a_gateway(sim: ClusterSim, kind: Resource) -> None:
-    """Answer every request with 404 for a while, and create an object during that time."""
+    """Answer every request with 404 while `retries` waits. Create an object of *kind* after that."""
     await until(lambda: watching(sim, kind.plural))
     sim.faults.missing = True
     sim.faults.drop_watches()
@@ -275,7 +275,7 @@ async def test_a_follower_with_the_right_to_list_gets_refusals_until_it_has_the_
 
 
 @pytest.mark.parametrize("verb", ["list", "watch"])
-async def test_a_follower_without_rights_tries_less_and_less_often_without_a_warning(
+async def test_a_follower_without_rights_tries_less_and_less_often_and_logs_no_warning(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture, verb: str
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
@@ -381,7 +381,10 @@ async def test_the_failures_of_a_follower_at_a_broken_api_server_are_logged_in_f
 
 
 def silent(opened: asyncio.Queue[asyncio.Transport]) -> Handler:
-    """Return a server with empty lists, whose watches stay open and have no events. *opened* gets their connections."""
+    """Return a server with empty lists, and with watches that stay open and have no events.
+
+    The server puts the connection of each watch into *opened*.
+    """
 
     async def handler(request: web.Request) -> web.StreamResponse:
         if "watch" not in request.query:

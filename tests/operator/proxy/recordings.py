@@ -97,7 +97,10 @@ def nameserver_plan(made: dict[str, Object]) -> Plan:
 
 
 def connector_plan(made: dict[str, Object], found: Children | None = None, proxy_class: Object | None = None) -> Plan:
-    """Return the plan for a recorded Connector, without its ProxyClass unless *proxy_class* is given."""
+    """Return the plan for the Connector of the recording *made*, whose children are *found* or the recorded ones.
+
+    The Connector names a ProxyClass only if *proxy_class* is given.
+    """
     routes = ["10.40.0.0/14", "192.168.0.0/24"]
     spec = {"hostname": "my-router", "subnetRouter": {"advertiseRoutes": routes}, "exitNode": True}
     obj = live_connector(spec | ({"proxyClass": "prod"} if proxy_class else {}), uid=_uid_of(made))

@@ -87,7 +87,7 @@ def test_the_devices_of_all_replicas_get_the_tags_of_the_proxy() -> None:
     assert made == DevicePlan([], [replace(SET_TAGS, device=node_id) for node_id in tags], [])
 
 
-def test_names_are_freed_before_new_replicas_are_made_and_taken_over_after_tags_are_set() -> None:
+def test_a_device_plan_frees_names_before_it_makes_replicas_and_takes_names_over_after_it_sets_tags() -> None:
     freed = [replace(FREE_NAME, hostname=f"db-{ordinal}") for ordinal in (1, 2)]
     first = replace(NUMBERED, name="db-0-1.tail1234.ts.net", hostname="db-0")
     taken = replace(TAKE_NAME, hostname="db-0")
@@ -174,14 +174,14 @@ def test_a_failed_change_of_a_device_is_a_finding_and_is_not_repeated_before_its
     assert planned(wanted, view(device, failures=failures)) == DevicePlan([], steps, findings)
 
 
-def test_the_findings_begin_with_the_news_about_a_device() -> None:
+def test_the_news_about_a_device_is_listed_before_all_other_findings() -> None:
     seen = view(replace(DEVICE, authorized=False), failures=failed_tags(595), news=[TAGGED])
     findings = planned(proxy("n1", tags=OTHERS), seen).findings
     assert [each.reason for each in findings] == ["TagsChanged", "DeviceApprovalNeeded", "TagsRefused"]
     assert planned(proxy(), view(news=[TAGGED])).findings == [TAGGED]
 
 
-def test_a_device_that_waits_for_approval_is_looked_at_again_soon() -> None:
+def test_the_finding_about_a_device_that_waits_for_approval_causes_another_reconcile_in_half_a_minute() -> None:
     (found,) = planned(proxy("n1"), view(replace(DEVICE, authorized=False))).findings
     assert (found.effect, found.reason, found.requeue_after) == (Effect.PENDING, "DeviceApprovalNeeded", 30)
     assert f"device {FQDN} is not approved" in found.message

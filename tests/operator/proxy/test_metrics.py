@@ -103,7 +103,7 @@ TYPES = [
 
 
 @pytest.mark.parametrize(("pod", "wanted"), TYPES)
-def test_the_metrics_labels_have_the_type_and_the_job_name_of_each_kind_of_proxy(
+def test_the_labels_of_a_metrics_service_have_the_type_and_the_job_name_for_its_kind_of_proxy(
     pod: ProxyPod, wanted: tuple[str, str]
 ) -> None:
     found = labels(objects_for(metrics(), pod=pod)[0])

@@ -44,7 +44,10 @@ def over_container(container: Object) -> Object:
 
 
 def added(statefulset: Object, kind: ProxyPod) -> list[tuple[str, str]]:
-    """Return the environment variables that *statefulset* has only because of its class; they are behind all others."""
+    """Return the environment variables that a ProxyClass has added to *statefulset*, whose Pods are of *kind*.
+
+    These variables are behind all others.
+    """
     env = container_of(statefulset)["env"][len(container_of(unclassed(kind))["env"]) :]
     return [(variable["name"], variable["value"]) for variable in env]
 
@@ -80,7 +83,7 @@ def debug(on: bool, metrics: bool) -> Object:
         (METRICS | ACME, INGRESS, [*DEBUG_ENV, *METRICS_ENV, STAGING], [DEBUG_PORT, METRICS_PORT]),
     ],
 )
-def test_the_class_turns_on_debugging_metrics_and_staging_certificates_where_the_proxy_has_them(
+def test_a_class_turns_on_debugging_metrics_and_staging_certificates_if_the_proxy_supports_them(
     spec: Object, kind: ProxyPod, env: list[tuple[str, str]], ports: list[Object] | None
 ) -> None:
     made = over(spec, kind)
@@ -193,7 +196,7 @@ VARIABLES: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize(("given", "last"), VARIABLES.values(), ids=VARIABLES)
-def test_each_environment_variable_has_its_last_value_and_follows_the_variables_to_which_it_refers(
+def test_each_environment_variable_has_its_final_value_and_is_behind_the_variables_to_which_it_refers(
     given: list[tuple[str, str]], last: list[tuple[str, str]]
 ) -> None:
     env = [{"name": name, **({"value": value} if value else {})} for name, value in given]

@@ -108,7 +108,7 @@ def test_the_environment_of_a_pod_tells_whether_the_proxy_answers_health_checks(
     assert answers_health_checks(pod) is answers_health_checks(slim(pod)) is answers
 
 
-def test_a_pod_with_or_without_our_gate_is_recognized() -> None:
+def test_our_gate_is_distinguished_from_other_readiness_gates_of_a_pod() -> None:
     specs: list[Object] = [GATED["spec"], {"readinessGates": [{"conditionType": "example.org/a"}]}, {}]
     assert [has_gate({**WHOLE, "spec": spec}) for spec in specs] == [True, False, False]
 
@@ -135,7 +135,7 @@ DOWN: dict[str, tuple[Object, list[tuple[str, str, str]], bool]] = {
 
 
 @pytest.mark.parametrize(("whole", "conditions", "wanted"), DOWN.values(), ids=DOWN)
-def test_a_pod_is_down_if_it_is_not_ready_after_its_gate_has_opened_or_a_container_has_ended(
+def test_a_pod_is_down_if_one_of_its_containers_has_ended_or_if_it_is_unready_although_its_gate_is_open(
     whole: Object, conditions: list[tuple[str, str, str]], wanted: bool
 ) -> None:
     pod = with_conditions(whole, *conditions)

@@ -1,4 +1,4 @@
-"""Our children have every field of the Go operator's children. So we take those over without a restart."""
+"""Our children have all fields of the Go operator's children, so that no Pod restarts at a takeover."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -102,9 +102,9 @@ def test_every_listed_exception_is_a_field_that_really_differs() -> None:
 
 
 def only_marked(plan: Plan, made: dict[str, Object]) -> list[str]:
-    """Return the kinds of the live children to which *plan* writes.
+    """Return the kinds of those objects in *made* that *plan* writes as whole objects, and not by patches.
 
-    Check that the plan changes only the digest, except in Secrets.
+    Check that these writes change only the digest.
     """
     live = {(obj["kind"], key_of(obj)): obj for obj in made.values() if "kind" in obj}
     adopted = [obj for obj in children_of(plan) if (obj["kind"], key_of(obj)) in live]

@@ -59,7 +59,7 @@ def secret(config: ProxyConfig = CONFIG, /, auth_key: str = "", **data: str) -> 
 
 
 def whole(config: ProxyConfig = CONFIG, /, auth_key: str = "", **data: str) -> ReplicaSecrets:
-    """Return the Secrets of a standalone proxy, which has one Secret for both config and state."""
+    """Return the Secrets of a standalone proxy: one Secret for the *config* with *auth_key* and the state *data*."""
     return ReplicaSecrets(found := secret(config, auth_key, **data), found)
 
 
@@ -136,7 +136,7 @@ def test_a_secret_without_data_or_with_broken_data_has_no_auth_key() -> None:
 
 
 @pytest.mark.parametrize("secrets_of", [whole, apart])
-def test_a_request_for_an_auth_key_is_answered_by_any_other_key_than_the_refused_key(
+def test_a_request_for_an_auth_key_is_answered_once_the_config_has_another_key_than_the_refused_one(
     secrets_of: Callable[..., ReplicaSecrets],
 ) -> None:
     def answer(auth_key: str, **asking: str) -> Reissue:
@@ -388,7 +388,7 @@ def test_the_state_of_a_recorder_has_the_name_of_its_device_and_its_login_server
     assert (device_of(found, None).fqdn, login_url_of(found)) == (fqdn, url)
 
 
-def test_the_https_name_of_a_device_is_empty_before_the_report_and_the_magicdns_name_without_a_pod() -> None:
+def test_without_a_report_a_device_has_no_https_name_and_without_a_pod_its_https_name_is_its_magicdns_name() -> None:
     assert device_of(secret(), pod(NAME, "P")) == ReportedDevice("", "", "", False)
     data = {**LOGGED_IN, **FQDN, **AT_110, "https_endpoint": "no-https"}
     assert device_of(slim_secret(NAME, data), None).https_name == "db.tail1234.ts.net"

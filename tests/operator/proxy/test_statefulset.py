@@ -57,7 +57,10 @@ def statefulset(
 
 
 def environment(made: Object) -> list[tuple[str, str]]:
-    """Return the environment variables in order: each name with its value, or with the path of the field with it."""
+    """Return the environment variables of the container in *made* as pairs of name and value, in order.
+
+    If a variable has its value from a field of the Pod, the path of the field is in place of the value.
+    """
     return [
         (variable["name"], variable.get("value") or variable["valueFrom"]["fieldRef"]["fieldPath"])
         for variable in container_of(made)["env"]
@@ -167,5 +170,7 @@ NEWER_SCRIPT = "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/i
         ({"spec": {"template": {"spec": {"initContainers": None}}}}, SCRIPT),
     ],
 )
-def test_a_live_init_script_with_the_same_effect_stays(live: Object | None, script: str) -> None:
+def test_a_statefulset_keeps_an_init_script_that_has_the_same_effect_as_the_script_of_the_operator(
+    live: Object | None, script: str
+) -> None:
     assert pods_of(statefulset(live=live))["initContainers"][0]["args"] == [script]

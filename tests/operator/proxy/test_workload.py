@@ -110,7 +110,7 @@ def test_a_changed_config_does_not_change_the_statefulset() -> None:
     assert children_of(plan_proxy(renamed, running(), SETTINGS)) == children_of(same)
 
 
-def test_a_replica_is_in_need_if_it_has_no_usable_auth_key_or_a_write_would_remove_the_key() -> None:
+def test_a_replica_needs_an_auth_key_if_it_has_no_usable_key_or_a_write_of_its_config_would_remove_the_key() -> None:
     refused = {"device_id": "n1", "reissue_authkey": "refused"}
     found = [
         secret(f"{NAME}-0"),
@@ -247,7 +247,7 @@ def test_the_removal_of_a_proxy_deletes_pods_then_the_device_then_the_rest_and_r
     assert (plan.release, plan.requeue_after is None) == ((FINALIZER, True) if steps == REST else ("", False))
 
 
-def test_the_removal_of_a_proxy_goes_on_if_its_last_pod_is_a_minute_late() -> None:
+def test_the_removal_of_a_proxy_does_not_wait_for_a_pod_whose_grace_period_ended_a_minute_ago() -> None:
     found = [left(OF_SET, 60.0), *(Children(pods=left(OF_SET).pods, overdue={"P": late}) for late in (59.0, 60.0))]
     assert [is_removed(each) for each in found] == [False, False, True]
 
@@ -259,7 +259,7 @@ def test_the_advice_for_a_stuck_removal_of_a_proxy_names_the_secrets_that_have_a
     assert [(deleted_devices(each), each.release, each.way_out) for each in none] == [([], FINALIZER, "")] * 2
 
 
-def test_the_https_endpoint_in_a_secret_counts_only_if_the_pod_with_the_name_of_the_secret_wrote_it() -> None:
+def test_the_https_endpoint_in_a_secret_is_ignored_unless_the_pod_of_the_same_name_wrote_it() -> None:
     data = {"device_id": "n1", "device_fqdn": "db.tail1234.ts.net.", "tailscale_capver": "110", "pod_uid": "P"}
     found = secret(https_endpoint="no-https", **data)
     pods = [pod("other", "P")], [pod("other", "Q"), pod(f"{NAME}-0", "P")]
@@ -274,7 +274,7 @@ FREE_NAME = FreeName("staging", OWNER, "default-db", ("tag:k8s",))
 SET_TAGS = SetTags("staging", OWNER, "n1", ("tag:k8s",))
 
 
-def test_the_name_of_a_replica_is_freed_if_it_has_no_secret_but_not_if_it_only_has_not_reported_yet() -> None:
+def test_the_name_for_a_replica_without_a_secret_is_freed_but_not_that_for_a_replica_without_a_device() -> None:
     children = Children(secrets=[secret(f"{NAME}-1", device_id="n1"), secret(f"{NAME}-2")])
     made = proxy_devices(replace(PROXY, replica_count=3), children, TAILNET, settings(take_over_names=True))
     assert made == DevicePlan(before=[FREE_NAME], after=[SET_TAGS], findings=[])

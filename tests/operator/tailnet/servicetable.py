@@ -50,7 +50,10 @@ class Ground:
     told: list[str]
 
     async def view(self, label: str = "web", *, hosts: bool = False) -> ServiceView:
-        """Look at a Tailscale Service like a reconcile: after each pending answer, look again."""
+        """Return the view of the Tailscale Service with this *label* once no answer is pending.
+
+        Like the reconciles of an object, look again after each pending answer. With *hosts*, also request the hosts.
+        """
         while isinstance(pending := (view := self.services.view(label, hosts=hosts)).pending, Pending):
             await pending.until
         return view

@@ -335,7 +335,7 @@ async def test_the_device_of_a_deleted_secret_is_remembered_until_it_is_deleted(
     assert (await ground.obtained(), ground.control.devices) == ({0: ground.minted[0]}, {})
 
 
-async def test_a_request_for_an_auth_key_is_withdrawn_if_its_proxy_stays_connected_for_half_a_minute(
+async def test_the_operator_removes_a_request_for_an_auth_key_if_the_proxy_stays_connected_for_half_a_minute(
     ground: Ground,
 ) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join(connected=True))

@@ -93,7 +93,7 @@ async def serving(at_once: int = 16) -> AsyncIterator[Server]:
 
 
 @in_virtual_time
-async def test_a_caller_waits_for_a_quick_answer_and_comes_back_for_a_slow_answer_which_is_requested_once() -> None:
+async def test_a_caller_waits_for_a_quick_answer_and_asks_again_for_a_slow_answer_without_a_second_call() -> None:
     async with serving() as server:
         assert await server.ask(B, "quick", 0.2) == "quick"
         pending = [await server.begin(A, "x", 10) for _ in range(3)]
@@ -243,7 +243,7 @@ async def test_no_call_is_made_to_a_control_server_after_the_registration_of_its
 
 
 @in_virtual_time
-async def test_an_owner_that_starts_a_call_does_not_wait_for_it_and_cannot_start_another_call_during_it() -> None:
+async def test_an_owner_that_starts_a_call_does_not_wait_and_starts_no_other_call_until_the_call_has_ended() -> None:
     async with serving() as server:
         for name in ("x", "x", "y"):
             server.start(A, name, 10)

@@ -31,7 +31,7 @@ def secret(**data: str) -> Object:
         ("https://headscale.example.org/", "https://headscale.example.org"),
     ],
 )
-def test_the_control_server_of_a_tailnet_is_the_one_at_its_login_url_or_else_tailscales(
+def test_the_login_url_of_a_tailnet_names_its_control_server_which_is_tailscales_by_default(
     given: str | None, used: str
 ) -> None:
     parsed = Tailnet.parse(tailnet(loginUrl=given))
@@ -71,7 +71,7 @@ BAD_SECRETS: dict[str, tuple[Object | None, str]] = {
 
 
 @pytest.mark.parametrize(("found", "words"), BAD_SECRETS.values(), ids=BAD_SECRETS)
-def test_the_refusal_of_a_bad_secret_names_the_missing_part_and_an_existing_secret_is_tried_again(
+def test_the_refusal_of_a_bad_secret_names_the_missing_part_and_is_checked_again_if_the_secret_exists(
     found: Object | None, words: str
 ) -> None:
     told = credentials(KEY, found)
@@ -90,6 +90,8 @@ GOOD_SECRETS: dict[str, tuple[dict[str, str], Given]] = {
 
 
 @pytest.mark.parametrize(("data", "given"), GOOD_SECRETS.values(), ids=GOOD_SECRETS)
-def test_a_secret_gives_an_oauth_client_or_an_audience(data: dict[str, str], given: Given) -> None:
+def test_the_secret_of_a_tailnet_describes_an_oauth_client_or_a_workload_identity(
+    data: dict[str, str], given: Given
+) -> None:
     assert credentials(KEY, secret(**data)) == given
     assert "s3cret" not in repr(given)

@@ -102,7 +102,7 @@ async def test_the_list_of_devices_is_read_at_its_usual_pace_once_nobody_asks_fo
         await until(lambda: control.requests[LIST] > 10, seconds=5)
 
 
-async def test_a_query_during_a_read_of_the_list_of_devices_causes_another_read_after_it(
+async def test_a_query_for_a_missing_device_during_a_read_of_the_device_list_causes_a_second_read(
     control: Control, client: TailnetClient
 ) -> None:
     control.latency = 0.2
@@ -114,7 +114,9 @@ async def test_a_query_during_a_read_of_the_list_of_devices_causes_another_read_
         await until(lambda: control.requests[LIST] == 2, seconds=5)
 
 
-async def test_a_device_that_waits_for_approval_is_looked_at_again(control: Control, client: TailnetClient) -> None:
+async def test_the_device_list_is_read_again_if_somebody_asks_for_a_device_that_waits_for_approval(
+    control: Control, client: TailnetClient
+) -> None:
     device = join(control)
     control.update(replace(device, authorized=False))
     devices = Devices(client, WHEN_ASKED)

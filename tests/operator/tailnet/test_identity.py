@@ -68,7 +68,9 @@ async def scene(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Scene]:
         yield made
 
 
-async def test_the_operators_id_is_announced_once_after_a_first_query_that_did_not_wait(scene: Scene) -> None:
+async def test_the_first_query_for_the_operators_id_does_not_wait_and_the_id_is_announced_once_after_its_read(
+    scene: Scene,
+) -> None:
     await scene.put()
     assert (scene.identity.current(), scene.sim.requests[READS]) == (OperatorIdentity(), 0)
     await scene.becomes("nABC")

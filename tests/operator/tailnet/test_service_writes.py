@@ -160,7 +160,7 @@ async def test_the_refusal_to_write_a_tailscale_service_is_forgotten_once_nobody
 
 @pytest.mark.parametrize("words", ["requested tags [tag:k8s] are invalid or not permitted", "no", "name is in use"])
 @pytest.mark.parametrize("is_device", [True, False])
-async def test_the_error_for_a_refused_tailscale_service_shows_whether_a_device_has_its_name(
+async def test_the_error_for_a_refused_tailscale_service_shows_whether_a_device_has_the_name_of_the_service(
     ground: Ground, is_device: bool, words: str
 ) -> None:
     if is_device:

@@ -155,7 +155,7 @@ async def test_known_tailscale_services_stay_when_the_list_can_no_longer_be_read
     assert (await ground.view(), ground.told) == (view, [])
 
 
-async def test_a_tailscale_service_that_is_refused_again_at_a_retry_is_not_requested_for_five_minutes(
+async def test_a_tailscale_service_is_not_read_for_five_minutes_after_the_control_server_has_refused_a_retry(
     ground: Ground,
 ) -> None:
     ground.control.services.put(owned("svc:web", US))

@@ -44,7 +44,7 @@ class Scene:
     async def knows(
         self, *known: str, complete: bool = True, anywhere: bool = False, shared: tuple[str, ...] = ()
     ) -> None:
-        """Wait until exactly the given suffixes are known."""
+        """Wait until the current `Suffixes` have exactly the fields in the arguments, and aren't pending."""
         wanted = Suffixes(known, complete, anywhere, shared)
         await until(lambda: self.suffixes.current() == wanted)
 

@@ -103,7 +103,7 @@ MOVES: dict[str, tuple[str, Object | None, str]] = {
 
 
 @pytest.mark.parametrize(("destination", "becomes", "now"), MOVES.values(), ids=MOVES)
-async def test_the_view_of_a_destination_has_its_device_or_else_the_device_that_had_its_name_or_address(
+async def test_the_view_of_a_destination_has_its_device_or_the_device_that_had_the_name_or_address_before(
     sim: ClusterSim, tailnets: Tailnets, destination: str, becomes: Object | None, now: str
 ) -> None:
     device = await joined(sim, tailnets)
@@ -313,7 +313,7 @@ async def test_a_parent_of_an_unchecked_tailnet_waits_until_the_tailnet_is_check
     assert all(each.done() for each in waiting)
 
 
-async def test_an_unregistered_tailnet_can_have_services_of_the_operator_until_it_is_refused(
+async def test_the_operator_can_own_tailscale_services_in_a_tailnet_that_is_registered_or_not_yet_refused(
     lab: Lab,
 ) -> None:
     assert lab.tailnets.names() == ["", LAB]
@@ -323,7 +323,7 @@ async def test_an_unregistered_tailnet_can_have_services_of_the_operator_until_i
     assert lab.tailnets.names() == ["", LAB]
 
 
-async def test_a_refused_tailnet_is_found_if_it_is_registered(lab: Lab) -> None:
+async def test_a_refused_tailnet_is_unknown_until_its_registration_and_keeps_its_refusal_after_that(lab: Lab) -> None:
     lab.tailnets.refuse(LAB, "its Secret is empty")
     with pytest.raises(UnknownTailnet, match="Tailnet 'lab' can't be used: its Secret is empty"):
         lab.tailnets.at(LAB)
@@ -406,7 +406,10 @@ GATE = Owner("connector", Key("", "gate"))
 
 
 def together(sim: ClusterSim, lab: Lab) -> Device:
-    """Register the other tailnet with the URL of the operator's own, as at Tailscale. Let a device join the other."""
+    """Register the other tailnet at the URL of the operator's own tailnet, and return a device of the other tailnet.
+
+    All tailnets of Tailscale have one URL.
+    """
     lab.other.client.url = sim.control_url
     lab.tailnets.register(lab.other)
     return join(lab.control, "gate")

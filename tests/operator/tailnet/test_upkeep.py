@@ -56,7 +56,10 @@ class Tailnet:
         return device
 
     async def change(self, step: SetTags | TakeName) -> None:
-        """Carry out *step*, and wait until a change of its device is announced, which brings the parent back."""
+        """Carry out *step*, and wait until a change of its device is announced.
+
+        In the operator, this announcement causes another reconcile of the parent.
+        """
         before = self.told.count(step.device)
         await self.upkeep.carry_out(step)
         await until(lambda: self.told.count(step.device) > before)
@@ -133,7 +136,7 @@ async def test_each_failed_change_of_a_device_is_a_finding_and_has_the_time_of_t
         assert (tailnet.control.requests[SET_TAGS], tailnet.news()) == (number, [])
 
 
-async def test_a_retry_after_a_change_of_the_tailnets_settings_allows_refused_changes_at_once(
+async def test_when_the_settings_of_the_tailnet_change_a_refused_change_of_a_device_is_due_again_at_once(
     tailnet: Tailnet,
 ) -> None:
     device = await tailnet.join()

@@ -112,7 +112,7 @@ def test_the_zones_depend_on_the_setting_the_known_suffixes_and_the_zones_that_a
         ("db.tail.example.org", False, Suffixes(anywhere=True), ("ts.net",)),
     ],
 )
-def test_a_name_must_be_in_a_given_zone_or_if_none_is_given_in_one_that_a_tailnet_can_have(
+def test_a_name_must_be_in_a_given_zone_or_without_given_zones_in_a_zone_that_a_tailnet_can_have(
     name: str, right: bool, suffixes: Suffixes, given: tuple[str, ...]
 ) -> None:
     assert (name_error(name, given, suffixes) is None) == right

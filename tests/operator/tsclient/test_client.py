@@ -116,7 +116,7 @@ async def test_a_call_without_its_scope_fails_with_the_servers_words_until_the_s
     assert (await client.create_auth_key(["tag:k8s"])).id in control.keys
 
 
-async def test_a_token_that_is_revoked_or_expired_is_replaced_by_one_request(
+async def test_the_client_replaces_a_revoked_or_expired_token_by_a_single_token_request(
     client: TailnetClient, control: Control, clock: Clock
 ) -> None:
     await client.devices()

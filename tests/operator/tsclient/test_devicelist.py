@@ -38,7 +38,7 @@ def indented(*devices: Any) -> str:
 
 
 def answer(body: str | bytes, block: int = 1 << 17) -> Answer:
-    """Return an HTTP answer whose *body* comes in blocks of *block* bytes, of which the first one has at least 256."""
+    """Return an HTTP answer whose *body* arrives in blocks of *block* bytes. The first block has at least 256 bytes."""
     raw = body.encode() if isinstance(body, str) else body
     cuts = [0, *range(max(block, 256), len(raw), block), len(raw)]
     return Answer(f"GET {DEVICES}", 200, [raw[a:b] for a, b in pairwise(cuts)], SecretStr("sesame"))

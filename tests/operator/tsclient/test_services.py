@@ -119,7 +119,7 @@ async def test_each_call_about_tailscale_services_fails_without_the_scope_or_wit
 
 @tailscale
 @pytest.mark.parametrize("name", ["", "web", "svc:", "svc:a/b", "svc:..", "svc:a?b", "svc:a#", "svc:a%2f", "svc:a\n"])
-async def test_text_that_cannot_be_the_name_of_a_tailscale_service_is_refused_without_a_request(
+async def test_the_client_sends_no_request_for_text_that_cannot_be_the_name_of_a_tailscale_service(
     client: TailnetClient, control: Control, name: str
 ) -> None:
     for call in (client.service, client.delete_service, client.service_hosts):
@@ -130,7 +130,7 @@ async def test_text_that_cannot_be_the_name_of_a_tailscale_service_is_refused_wi
     assert not control.requests
 
 
-def test_a_write_of_a_tailscale_service_has_its_fields_with_a_value_and_the_unknown_fields_that_were_read() -> None:
+def test_a_written_tailscale_service_has_its_nonempty_fields_and_the_unknown_fields_that_were_read() -> None:
     created = ServiceBody.of(TailscaleService("svc:web", (), ("tcp:443",), (), OWNED)).to_json()
     assert created == {"name": "svc:web", "comment": NOTE, "ports": ["tcp:443"], "annotations": OWNED}
     read = TailscaleService("svc:web", ("100.64.0.1",), (), (), {}, {"autoApprove": False})

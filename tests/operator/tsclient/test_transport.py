@@ -238,7 +238,7 @@ async def test_the_pauses_between_tries_double_unless_the_server_asks_for_a_cert
 @pytest.mark.virtual_time
 @pytest.mark.parametrize(("retry_after", "seconds"), [("16", 16), ("300", 300), ("86400", 300)])
 @pytest.mark.parametrize(("status", "error"), [(429, RateLimited), (503, Unavailable)])
-async def test_while_the_server_wants_a_longer_pause_calls_fail_without_a_request(
+async def test_calls_fail_without_a_request_until_the_long_pause_that_the_server_has_asked_for_is_over(
     transport: Transport, control: Control, status: int, error: type[ControlError], retry_after: str, seconds: float
 ) -> None:
     control.fail(status, retry_after=retry_after)

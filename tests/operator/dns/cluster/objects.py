@@ -34,7 +34,10 @@ def workload(*mounted: str, kind: str = "Deployment", arguments: Sequence[str] =
 
 
 def platform_of(objects: DNSObjects, wanted: str | None = None, zones: Sequence[str] = ()) -> Platform:
-    """Return the platform of the cluster's DNS. Fail the test if the platform is unknown."""
+    """Return the platform *wanted* by a DNSConfig, or else the one that *objects* show. Fail the test if there is none.
+
+    *zones* are those of the stub domain.
+    """
     platform = find_platform(objects, wanted, zones)
     assert isinstance(platform, Platform), platform
     return platform

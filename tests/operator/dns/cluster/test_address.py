@@ -43,7 +43,7 @@ def test_a_headless_service_of_the_nameserver_has_no_address(given: str | None, 
     assert address_of(service("web", given)) == address
 
 
-def test_a_new_nameserver_gets_the_forwarded_address_or_else_its_previous_one_unless_the_address_is_in_use() -> None:
+def test_a_new_nameserver_gets_its_previous_address_if_the_forwarded_address_is_missing_or_in_use() -> None:
     dns, known = forwarding(ts_net="10.96.4.3"), NO_ADDRESSES.with_last(service("nameserver", "10.96.4.9"))
 
     def chosen(addresses: Addresses, dns: DNSObjects | None, *taken: str) -> str:

@@ -164,7 +164,9 @@ BAD = {
 
 
 @pytest.mark.parametrize(("objects", "reason", "where"), BAD.values(), ids=BAD)
-def test_an_unsafe_change_of_the_clusters_dns_is_a_refusal(objects: DNSObjects, reason: str, where: str) -> None:
+def test_the_operator_refuses_an_unsafe_change_of_the_clusters_dns(
+    objects: DNSObjects, reason: str, where: str
+) -> None:
     refusal = edit_of(objects)
     assert isinstance(refusal, Refusal)
     assert refusal.reason == reason
@@ -186,7 +188,7 @@ def test_a_configmap_key_causes_no_refusal_if_it_has_no_server_blocks_or_is_not_
 
 
 @pytest.mark.parametrize("found", [(), ({"kind": "ConfigMap", "metadata": configmap("coredns")["metadata"]},)], ids=len)
-def test_an_edit_is_refused_if_its_object_or_the_corefile_in_that_object_does_not_exist_any_more(
+def test_the_operator_refuses_an_edit_of_an_object_or_a_corefile_that_no_longer_exists(
     found: tuple[Object, ...],
 ) -> None:
     for before in (coredns(ROOT), DNSObjects([configmap("kube-dns")]), DNSObjects((), OPENSHIFT)):

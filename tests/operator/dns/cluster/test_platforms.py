@@ -61,14 +61,14 @@ IMPORTS = {
 }
 
 
-def test_a_corefile_with_or_without_an_import_of_the_operators_file_is_recognized() -> None:
+def test_a_corefile_shows_a_platform_with_a_custom_configmap_only_if_it_imports_the_operators_file() -> None:
     found = {line: DNSObjects([configmap("coredns", Corefile=f"{ROOT}{line}\n")]) for line in IMPORTS}
     assert {
         line: platform_of(objects).kind is PlatformKind.CORE_DNS_CUSTOM for line, objects in found.items()
     } == IMPORTS
 
 
-def test_any_imported_folder_counts_as_the_custom_configmap_if_a_custom_configmap_exists() -> None:
+def test_an_import_from_an_unusual_folder_counts_as_that_of_the_custom_configmap_if_this_configmap_exists() -> None:
     objects = [configmap("coredns", Corefile=f"{ROOT}import zones/*.server\n"), CUSTOM]
     assert find_platform(DNSObjects(objects)) == IN_CUSTOM
 

@@ -34,7 +34,7 @@ def test_a_stub_domain_needs_a_zone_and_an_address(
     ["", ".", "a..b", "a b", "a{", "a\n}", "a#b", 'a"', "a:53", "-a", "a-", "*.a", "ä.org", f"{'a' * 64}.b",
      "a." * 126 + "bb"],
 )  # fmt: skip
-def test_a_stub_domain_is_refused_if_one_of_its_zones_is_no_domain_name(zone: str) -> None:
+def test_the_operator_refuses_a_stub_domain_with_a_zone_that_is_no_domain_name(zone: str) -> None:
     message = f"{zone.strip('.').lower()!r} isn't a domain name: correct operatorConfig.zones"
     assert StubDomain.of(["ts.net", zone], ["10.0.0.1"]) == Refusal(message, "InvalidZone")
 

@@ -171,7 +171,9 @@ PLUGINS = {
 
 
 @pytest.mark.parametrize(("plugin", "taken"), PLUGINS.items())
-def test_our_zone_is_refused_if_a_plugin_in_another_server_block_can_serve_it(plugin: str, taken: str) -> None:
+def test_the_operator_refuses_to_add_a_zone_that_a_plugin_in_another_server_block_can_serve(
+    plugin: str, taken: str
+) -> None:
     above, ours = f". {{\n errors\n {plugin}\n}}\n", StubDomain(("a.ts.net", "tail1234.ts.net"), ("10.0.0.1",))
     name = plugin.partition(" ")[0]
     refusal = Refusal(
@@ -206,7 +208,7 @@ TAKEN = {
 
 
 @pytest.mark.parametrize(("text", "expected", "at"), TAKEN.values(), ids=TAKEN)
-def test_our_server_block_is_refused_if_a_foreign_server_block_for_our_zone_can_listen_at_our_port(
+def test_the_operator_refuses_to_add_its_server_block_if_a_foreign_one_for_the_zone_can_listen_at_its_port(
     text: str, expected: bool, at: Listening
 ) -> None:
     refusal = corefile_refusal(text, "here", StubDomain(("x.ts.net", *STUB.zones), ("10.0.0.1",)), at, OWNER)

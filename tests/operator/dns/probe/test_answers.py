@@ -39,10 +39,10 @@ def asked(udp: Reply | None, direct: Reply = RIGHT, targets: Sequence[str] | Non
 
 
 def fresh(server: Authority | None, nameserver: Authority | None) -> ZoneReplies:
-    """Return the replies to a query for the canary, which the cluster's DNS denies, and to a query for a new name.
+    """Return the replies of both servers for a zone whose canary the cluster's DNS denies with our SOA record.
 
-    The server of the cluster's DNS denies the new name with the SOA record *server*, and the nameserver with
-    *nameserver*.
+    Both servers also deny a new name: the cluster's DNS with the SOA record *server*, and our nameserver with the SOA
+    record *nameserver*. None means that the denial has no SOA record.
     """
     return replace(asked(denied(OURS)), fresh=denied(server), fresh_direct=denied(nameserver))
 
@@ -110,7 +110,7 @@ def test_a_fault_of_the_clusters_dns_is_recognized_and_its_message_has_the_cure(
         ([OTHER], "RecordsMissing", "answered 192.0.2.1, 192.0.2.2 for the name"),
     ],
 )
-def test_the_nameserver_has_no_fault_if_it_knows_the_canary_of_any_zone(
+def test_the_nameserver_has_no_fault_if_it_knows_the_canary_of_at_least_one_zone(
     replies: list[Reply], fault: str, words: str
 ) -> None:
     found = nameserver_verdict([replace(SEEN, direct=reply) for reply in replies])
@@ -118,7 +118,7 @@ def test_the_nameserver_has_no_fault_if_it_knows_the_canary_of_any_zone(
 
 
 def failing(count: int) -> list[ServerVerdict]:
-    """Return the results of the prober for *count* zones that have faults, the last zone first."""
+    """Return the results of the prober for *count* zones that have faults, in reverse order."""
     return [ServerVerdict(f"z{number}", SERVER, f"Fault{number}", f"m{number}") for number in reversed(range(count))]
 
 

@@ -29,7 +29,10 @@ EMPTY = endpoint_slice("ts-db")
 
 
 def proxy(*slices: Object, parent: Object | None = None, name: str = FQDN, **metadata: Any) -> NamedProxy:
-    """Return the proxy of *parent*, by default an egress Service; the proxy's own Service is annotated with *name*."""
+    """Return the proxy of *parent*, by default an egress Service, with its addresses in the EndpointSlices *slices*.
+
+    The proxy's own Service has *metadata*, and an annotation with the *name*.
+    """
     user_object = egress_service() if parent is None else parent
     owner = Owner("ingress" if user_object["kind"] == "Ingress" else "svc", key_of(user_object))
     return NamedProxy(headless(owner, "uid", "ts-db", name, **metadata), user_object, slices)
@@ -52,7 +55,8 @@ def grouped(
 ) -> NamedProxy:
     """Return the proxies of *parent* in a ProxyGroup, with their addresses in EndpointSlices.
 
-    *told* is the name of the target device in the annotation from which the operator makes the proxies' entry.
+    In its annotations, the Service in front of the proxies has the *name* and the target device *told*, unless they are
+    empty. It also has *labels* and *spec*.
     """
     target = {"annotations": {ANNOTATION_LAST_TAILNET_TARGET_FQDN: told}} if told else {}
     made = proxy(UP, parent=parent, name=name, **target)
@@ -194,7 +198,7 @@ UNKNOWN: dict[str, bool | None] = dict.fromkeys(("ready", "serving", "terminatin
         ({"ready": True, "terminating": True}, False),
     ],
 )
-def test_a_record_has_the_address_of_an_endpoint_unless_its_conditions_say_that_it_is_not_ready_or_ends(
+def test_a_record_has_the_address_of_an_endpoint_unless_a_condition_says_unready_not_serving_or_terminating(
     conditions: dict[str, bool | None], ready: bool
 ) -> None:
     found = endpoint_slice("ts-db", endpoint("192.0.2.1", **conditions))
@@ -218,7 +222,11 @@ def test_the_record_leaves_out_a_text_that_is_no_valid_address(address: str) -> 
 
 
 def claimed(address: str, standing: Standing, *ports: int, serves: bool = True) -> Record:
-    """Return a record with *address* that a Service claims. The Service forwards the given TCP ports, or all ports."""
+    """Return a record with *address*, for a Service whose claim on the name has the *standing*.
+
+    The Service forwards the given TCP *ports*, or all ports if none are given. If *serves* is false, no endpoint is
+    ready.
+    """
     forwarded = frozenset(("TCP", port) for port in ports) or None
     owner = Owner("svc", Key("default", f"at-{address}"))
     return Record(FQDN, (address,), (), Claim(standing, "2026-01-02T03:04:05Z", owner, forwarded), serves)
@@ -244,7 +252,7 @@ HOLDS, DEVICE, INVALID = Standing.HOLDS, Standing.DEVICE, Standing.LEFT
         ([claimed(each, HOLDS, 80, serves=False) for each in (FIRST, SECOND)], [FIRST, SECOND]),
     ],
 )
-def test_a_shared_name_has_the_addresses_of_all_services_with_the_ports_of_its_holder(
+def test_a_shared_name_has_the_addresses_of_all_services_with_the_same_ports_as_the_holder_of_the_name(
     records: list[Record], addresses: list[str]
 ) -> None:
     assert shared_record(records) == shared_record(records[::-1]) == Record(FQDN, tuple(addresses), ())

@@ -143,7 +143,7 @@ def test_the_label_selector_of_the_nameserver_matches_the_labels_of_shards() -> 
 
 
 def fitted(room: int, served: Iterable[str] = ()) -> list[str]:
-    """Return those of nine names of the same size that get a place in *room* bytes if *served* names come first."""
+    """Return those of nine equally long names that fit into *room* bytes. The *served* names have precedence."""
     (part,) = shards.parts_of(buckets(numbered_names(9)), 1, ZONES)
     (bucket,) = shards.fitting_part(part, room, {*served}).buckets
     return sorted(bucket.ip4)
