@@ -60,7 +60,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 def pytest_configure(config: pytest.Config) -> None:
     """With ``--real-api``, ignore warnings about TLS connections that outlive a test's event loop.
 
-    To close them takes a moment.
+    There are such connections because closing a TLS connection takes a moment.
     """
     if config.getoption("real_api"):
         config.addinivalue_line("filterwarnings", "ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
@@ -100,7 +100,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Add the rights that the tests of a worker of -n have used to the rights that the first process has collected."""
+    """When a worker of -n ends, add the rights that its tests used to the collection in the first process."""
     USED.update(Right(*each) for each in getattr(node, "workeroutput", {}).get("rights", ()))
 
 
@@ -131,8 +131,8 @@ def pytest_asyncio_loop_factories(
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Choose virtual time for tests on a simulated cluster, and for tests marked `virtual_time`.
 
-    A test can have the cluster from a fixture or make it itself. In real time, a busy machine looks like an operator
-    that is at rest.
+    A simulated cluster comes from the fixture `cluster`, or the module of the test imports `new_world`. In real time,
+    an operator on a busy machine can look as if it were at rest.
     """
     in_real_time = config.getoption("real_api") or _is_marked(item, "real_time", "scale")
     makes_world = isinstance(item, pytest.Function) and new_world.__name__ in vars(item.module)

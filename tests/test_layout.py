@@ -33,7 +33,7 @@ ONE_A_KIND = {"Ask", "Observed"}
 
 @pytest.mark.parametrize("paths", [[], [ROOT, *(ROOT / root for root in SOURCE_ROOTS)]], ids=["plain", "sources first"])
 @pytest.mark.parametrize("directory", ["", *SOURCE_ROOTS])
-def test_import_operator_gets_the_module_of_the_standard_library_in_every_source_folder(
+def test_import_operator_finds_the_module_of_the_standard_library_in_every_source_folder(
     directory: str, paths: list[Path]
 ) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
@@ -125,7 +125,7 @@ def test_a_package_of_the_wheel_is_importable(package: str) -> None:
     assert imported.__file__ == str(ROOT / package / "__init__.py")
 
 
-def test_a_script_leads_to_a_function_and_the_files_that_the_wheel_names_exist() -> None:
+def test_each_script_of_the_wheel_is_a_function_and_each_file_that_the_wheel_names_exists() -> None:
     project = PYPROJECT["project"]
     for module, _, function in (script.partition(":") for script in project["scripts"].values()):
         assert callable(getattr(import_module(module), function))

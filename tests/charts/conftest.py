@@ -31,7 +31,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def api_bed() -> Iterator[Bed]:
-    """A bed with only an API server, which has been started."""
+    """A running bed that has only an API server."""
     found = Bed(Paths.from_environment(), api_only=True)
     with brought_up(found):
         yield found
@@ -70,7 +70,7 @@ def render(helm: Path) -> Render:
 
 @pytest.fixture(scope="module")
 def noted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of our chart that also renders its notes as a manifest."""
+    """The path of a copy of our chart with one more template, which renders the notes as a manifest."""
     chart = tmp_path_factory.mktemp("noted") / "chart"
     shutil.copytree(CHART, chart)
     (chart / "templates" / "notes.yaml").write_text(NOTES)

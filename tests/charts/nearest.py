@@ -54,9 +54,10 @@ def places(schema: Schema) -> Iterator[tuple[str, Schema]]:
 
 
 def misspelt(name: str, known: Collection[str]) -> str:
-    """Return a pattern that misspellings of *name* match: names with a right half, or with a right beginning and end.
+    """Return a pattern that matches misspellings of *name*, but none of the *known* names.
 
-    The rest of such a misspelling has other letters, or is longer or shorter. None of the *known* names matches.
+    One half of such a misspelling is right, or, if *name* has more than five letters, its first and its last quarter.
+    The rest has other letters, or is a little longer or shorter.
     """
     half, quarter = len(name) // 2, max(1, len(name) // 4)
     parts = [(name[:half], name[half:], ""), ("", name[:half], name[half:])]
@@ -67,7 +68,7 @@ def misspelt(name: str, known: Collection[str]) -> str:
 
 
 def _others(part: str) -> Iterator[str]:
-    """Yield patterns for texts that differ from *part*: longer ones, shorter ones, and ones with another letter."""
+    """Yield patterns that match other texts than *part*: longer texts, shorter texts, and texts with another letter."""
     yield f".{{{len(part) + 1},{len(part) + OFF}}}"
     if len(part) > 1:
         yield f".{{{max(1, len(part) - OFF)},{len(part) - 1}}}"
@@ -80,7 +81,7 @@ def _given_as(paths: list[str]) -> Schema:
 
 
 def _opened(node: Any) -> Any:
-    """Return a schema without the parts that an earlier run of this program has added."""
+    """Return *node*, a part of the schema, without what an earlier run of this program has added to it."""
     if not _lists_properties(node):
         return {key: _opened(value) for key, value in node.items()} if isinstance(node, dict) else node
     kept = {key: node[key] for key in node.keys() - {"additionalProperties", "patternProperties", "allOf"}}
@@ -88,7 +89,7 @@ def _opened(node: Any) -> Any:
 
 
 def _closed(node: Any) -> Any:
-    """Return a schema that refuses names that it doesn't list."""
+    """Return *node*, a part of the schema, whose objects now refuse all names except the properties that they list."""
     found = {key: _closed(value) for key, value in node.items()} if isinstance(node, dict) else node
     if _lists_properties(node):
         found |= {"additionalProperties": False, "allOf": [{"$ref": f"#/definitions/{_NEAREST}"}]}

@@ -20,7 +20,8 @@ CREDENTIALS = ("oauth.clientId=client", "oauth.clientSecret=secret")
 def renderer(helm: Path) -> Render:
     """Return a function that renders our chart, or another one, with the given `--set` flags and files of values.
 
-    Without *crds* it leaves out the CRDs, which are most of the work, and without *tests* the chart's test.
+    That function leaves out the CRDs, which are most of the work, unless its argument *crds* is true. It leaves out the
+    chart's test unless its argument *tests* is true.
     """
 
     @cache

@@ -238,7 +238,7 @@ The Pods of these groups stay when the release is uninstalled.
         ("http=true", set(), set()),
     ],
 )
-def test_each_mode_of_the_api_server_proxy_renders_its_objects_and_helm_keeps_only_those_of_groups(
+def test_values_of_the_api_server_proxy_add_its_objects_and_helm_keeps_only_the_objects_that_proxygroups_use(
     render: Render, given: str, going: set[tuple[str, str]], staying: set[tuple[str, str]]
 ) -> None:
     usual, found = render(*CREDENTIALS), render(*CREDENTIALS, f"apiServerProxyConfig.{given}")
@@ -264,7 +264,7 @@ def test_the_service_for_metrics_of_the_api_server_proxy_selects_the_pod_of_the_
     assert service["metadata"]["labels"] == made["Service mine-metrics"]["metadata"]["labels"]
 
 
-def test_the_poddisruptionbudget_has_only_the_limit_from_the_values_and_values_can_omit_the_budget(
+def test_the_poddisruptionbudget_has_a_single_limit_and_values_can_leave_out_the_whole_budget(
     render: Render,
 ) -> None:
     given = render(*CREDENTIALS, "operatorConfig.podDisruptionBudget.maxUnavailable=2")

@@ -1,4 +1,4 @@
-"""An API server accepts, refuses and completes objects by our CRDs as by the Go operator's.
+"""With our CRDs, an API server accepts, refuses and completes the same objects as with the Go operator's CRDs.
 
 The CRDs of the Go operator are installed in another API group. `test_crds_beside_go.py` shows that the schemas are the
 same, and lists the validation rules that our CRDs have in other words. These tests try each such rule with objects.
@@ -88,9 +88,9 @@ def moved(definition: Object) -> Object:
 
 
 async def judged(api: KubeClient, resource: Resource, spec: Object) -> tuple[Object, str]:
-    """Return the spec with the API server's defaults, and the reason if the API server refuses it.
+    """Try to create an object with *spec*. Return its spec with the API server's defaults, and an empty text.
 
-    Nothing is stored.
+    If the API server refuses the object, return an empty spec and the reason. Nothing is stored.
     """
     metadata = {"generateName": "case-"} | ({"namespace": "default"} if resource.namespaced else {})
     made = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}

@@ -1,4 +1,7 @@
-"""The upgrade from the Go operator's chart if its CRDs were installed apart from it, as docs/migration.md shows it."""
+"""The upgrade from the Go operator's chart to ours if the Go operator's CRDs don't belong to the Helm release.
+
+The commands are those of docs/migration.md.
+"""
 
 import json
 from collections.abc import Iterator

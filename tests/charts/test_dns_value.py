@@ -21,7 +21,7 @@ MAKES, MAY_WRITE, MAY_CREATE = "OPERATOR_DNS_ENABLED", "OPERATOR_MANAGE_CLUSTER_
 
 
 def given(objects: list[Object]) -> set[str]:
-    """Return the names of those variables about DNS that are true, and the rights on DNSConfigs and ConfigMaps."""
+    """Return what the rendered *objects* give the operator for DNS: variables that are true, and rights on objects."""
     env = {each["name"] for each in container(objects)["env"] if each.get("value") == "true"}
     roles = [obj for obj in objects if "rules" in obj and obj["metadata"]["name"].endswith("-dns")]
     rights = {f"{verb} {rule['resources'][0]}" for role in roles for rule in role["rules"] for verb in rule["verbs"]}
@@ -52,7 +52,7 @@ def made(spaced_bed: Bed) -> Iterator[Object]:
 
 
 def rendered(bed: Bed, *words: str) -> tuple[list[Object], str]:
-    """Return the objects that Helm renders, and the notes in one line.
+    """Return the objects that Helm renders with the arguments *words*, and the chart's notes in one line.
 
     The templates can query the API server of *bed*.
     """

@@ -1,4 +1,4 @@
-"""The chart refuses unknown names and wrong values in the values of users, and its messages name the right ones."""
+"""The chart refuses users' values with unknown names or wrong contents, with messages that say what is right."""
 
 import json
 import re

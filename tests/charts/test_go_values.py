@@ -77,7 +77,7 @@ TAKEN = {
 
 
 @pytest.mark.parametrize(("variable", "given"), [(name, each) for name, sets in TAKEN.items() for each in sets])
-def test_the_operators_container_gets_its_variables_from_each_form_of_a_value_that_the_go_chart_accepts(
+def test_each_form_of_a_value_that_the_go_chart_accepts_sets_the_variable_of_the_operators_container(
     render: Render, variable: str, given: str
 ) -> None:
     variables = {each["name"]: each.get("value") for each in container(render(*CREDENTIALS, given))["env"]}

@@ -48,7 +48,7 @@ SCHEMA = {
 }
 
 
-def test_the_paths_of_values_in_a_schema_are_found_through_its_definitions_and_lists() -> None:
+def test_the_paths_of_values_in_a_schema_include_those_within_definitions_and_lists() -> None:
     assert [path for path, _ in places(SCHEMA)] == [
         *("operatorConfig", "operatorConfig.image", "operatorConfig.image.tag"),
         *("proxyConfig", "proxyConfig.list", "proxyConfig.list[].name", "free"),

@@ -59,7 +59,7 @@ def watched_by(values: str) -> tuple[str, ...]:
 def pod_of(rendered: str, folder: Path) -> tuple[dict[str, str], Path]:
     """Return the environment variables in a rendered Deployment, and the path of the operator's identity token.
 
-    The function writes into *folder* the files of volumes to which the variables point.
+    A path in a mounted volume is replaced by the path of a file that the function writes into *folder*.
     """
     spec = the("Deployment", list(filter(None, yaml.safe_load_all(rendered))))["spec"]["template"]["spec"]
     (container,) = spec["containers"]

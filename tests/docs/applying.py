@@ -65,8 +65,8 @@ def is_hosted(obj: Object) -> bool:
 def backends(objects: Sequence[Object]) -> list[Object]:
     """Return further objects that *objects* need: Pods for Services that a ProxyGroup exposes, and a ServiceAccount.
 
-    A Service gets no Pod if a Deployment among *objects* makes Pods for it. The proxies draw traffic for a Service only
-    while it has a ready Pod.
+    A Service gets no Pod if a Deployment among *objects* makes Pods for it. The proxies advertise a Service only
+    while the Service has a ready Pod.
     """
     made = [obj["spec"]["template"]["metadata"]["labels"] for obj in objects if obj["kind"] == "Deployment"]
     found = [obj for obj in objects if is_hosted(obj) and obj["spec"]["selector"] not in made]
@@ -86,9 +86,10 @@ def backends(objects: Sequence[Object]) -> list[Object]:
 
 
 def in_world(obj: Object, world: World) -> Object:
-    """Return *obj* with the login URL or the OAuth client of the control server of *world*.
+    """Return *obj* for use in *world*: with the login URL or the OAuth client of the world's control server.
 
-    This control server stands for the control servers of all tailnets.
+    This control server stands for those of all tailnets. Only a Tailnet gets the login URL, and only a Secret with an
+    OAuth client gets the client.
     """
     if obj["kind"] == "Tailnet":
         return {**obj, "spec": {**obj["spec"], "loginUrl": world.control_url}}

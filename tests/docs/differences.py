@@ -1,6 +1,7 @@
-"""A map from the first words of a row in docs/migration.md, which lists a difference, to the tests that show it.
+"""Names the tests that show each difference from the Go operator that docs/migration.md lists.
 
-Paths are relative to tests/, and test names are without `test_`.
+Each key is the beginning of a row in a table of that page. Paths are relative to tests/. Test names are without
+`test_`.
 """
 
 from collections.abc import Mapping
@@ -35,7 +36,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_INGRESS}/test_plan.py events_report_auth_keys_paths_tags_hosts_and_certificates_of_a_served_ingress",
     ],
     "A proxy whose object is gone": [
-        "operator/test_orphans.py an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device",
+        "operator/test_orphans.py an_orphan_stays_for_an_hour_before_it_is_deleted_step_by_step_with_its_device",
         "operator/test_orphans.py an_orphan_whose_parent_was_back_briefly_stays_for_another_hour_and_is_logged_again",
     ],
     "The operator doesn't run as a device": [
@@ -112,7 +113,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "e2e/test_install.py helm_test_succeeds_if_every_replica_and_the_nameserver_are_healthy",
     ],
     "The operator writes Events about cluster-wide objects": [
-        "operator/runtime/test_events.py an_event_is_in_the_namespace_of_its_object_or_in_default",
+        "operator/runtime/test_events.py an_event_is_in_the_namespace_of_its_object_or_else_in_the_namespace_default",
     ],
     "A ProxyGroupPolicy lets objects without any annotation pass": [
         f"{_POLICY}/test_enforcement.py a_proxygrouppolicy_does_not_affect_other_namespaces_or_objects_without_a_group",
@@ -121,7 +122,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "A wrong setting stops the operator": [
         "operator/test_main.py an_operator_that_cannot_work_says_why_in_one_line",
-        "operator/test_settings.py the_error_for_a_wrong_setting_names_the_variable_and_the_values_that_it_takes",
+        "operator/test_settings.py the_error_for_a_wrong_setting_names_the_variable_and_its_valid_values",
     ],
     "The chart refuses wrong values": [
         "charts/test_given_values.py the_chart_refuses_wrong_values_with_words_that_say_what_to_do",
@@ -136,7 +137,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/test_apiserver_groups.py a_group_serves_its_new_hostname_before_it_gives_up_the_old_one"
     ],
     "A ProxyGroup of type `kube-apiserver` that is deleted": [
-        "operator/test_apiserver_groups.py a_group_never_takes_the_name_of_an_ingress_even_when_the_group_is_deleted"
+        "operator/test_apiserver_groups.py an_ingress_keeps_a_name_that_a_group_asks_for_even_when_the_group_is_deleted"
     ],
     "The credentials are read again": [
         "operator/tsclient/test_oauth.py credentials_that_are_rotated_or_replaced_are_used_at_once"

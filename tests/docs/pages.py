@@ -27,7 +27,7 @@ _CODE = re.compile(r"`([^`]+)`")
 
 
 def name_of(path: Path) -> str:
-    """Return the path of a page in the repository. The IDs of tests contain it."""
+    """Return *path*, the path of a page, relative to the repository. The IDs of tests contain the result."""
     return str(path.relative_to(ROOT))
 
 
@@ -144,7 +144,7 @@ def _is_whole(command: str) -> bool:
 
 
 def manifests(path: Path) -> Iterator[Any]:
-    """Yield the Kubernetes objects in a manifest, or in a page's YAML, which has other documents, too."""
+    """Yield the Kubernetes objects in the file *path*, a manifest or a page, without the other YAML in the file."""
     for block in blocks(path):
         yield from (obj for obj in yaml.safe_load_all(block) if isinstance(obj, dict) and "apiVersion" in obj)
 

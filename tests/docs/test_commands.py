@@ -12,7 +12,7 @@ PROGRAMS = re.compile(r" *(\$ )?(kubectl|helm|make|docker|dnsload|tsoperator|pip
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_each_documented_command_has_one_entry_in_the_tables_of_commands_with_and_without_a_test(page: Path) -> None:
+def test_each_documented_command_has_exactly_one_entry_in_the_two_tables_of_commands(page: Path) -> None:
     entries = {command: entries_of(normalised(command)) for command in shell(page)}
     assert {command: found for command, found in entries.items() if len(found) != 1} == {}
 
@@ -22,7 +22,7 @@ def test_every_entry_in_the_tables_of_commands_is_for_a_documented_command() -> 
     assert {*RUN_BY, *RUN_BY_NONE} - used == set()
 
 
-def test_no_documented_command_is_in_both_tables_of_commands_with_and_without_a_test() -> None:
+def test_no_documented_command_is_both_in_the_table_with_tests_and_in_the_table_without_tests() -> None:
     assert RUN_BY.keys() & RUN_BY_NONE.keys() == set()
 
 

@@ -80,9 +80,10 @@ async def nameserver_metrics() -> str:
 
 @pytest.fixture(scope="module")
 def series(operator_page: str, nameserver_page: str) -> dict[str, set[str]]:
-    """The labels of the series of all programs, by the name of the series.
+    """The labels of each series of our programs, by the name of the series.
 
-    Metrics that have no series on these pages have the labels that the documentation names.
+    The series are those on the programs' metrics pages. A metric without series there has the labels that the
+    documentation names.
     """
     pages = (operator_page, nameserver_page, ProxyCounts("auth").text())
     found = [family for page in pages for family in text_string_to_metric_families(page)]

@@ -16,7 +16,7 @@ SOURCES = sorted(FOLDER.glob("*.txt"))
 
 
 def drawn(text: str, shape: str) -> list[ET.Element]:
-    """Draw the picture that *text* describes, and return the SVG elements of one kind."""
+    """Draw the picture that *text* describes, and return the SVG elements that are called *shape*."""
     return ET.fromstring(render(read(text))).findall(f"{{*}}{shape}")
 
 
@@ -87,7 +87,9 @@ def test_the_label_of_an_arrow_in_a_picture_stands_beside_the_line_of_the_arrow(
         (f"{TWO}box c 150 10 50 50: C\narrow a -> b\n", "the line '' crosses 'C'"),
     ],
 )
-def test_a_description_of_a_picture_that_cannot_be_drawn_is_refused(text: str, words: str) -> None:
+def test_the_error_for_a_picture_that_cannot_be_drawn_names_the_mistake_in_its_description(
+    text: str, words: str
+) -> None:
     with pytest.raises(PictureError, match=words):
         read(text)
 

@@ -76,7 +76,7 @@ def test_every_condition_has_a_heading_in_the_docs_and_every_heading_in_code_fon
     assert {type_ for heading in sections("conditions.md") for type_ in codes(heading)} == conditions()
 
 
-def test_the_command_check_leaves_out_warnings_with_reasons_that_only_conditions_have() -> None:
+def test_the_warnings_that_check_leaves_out_have_the_reasons_that_the_docs_list_only_for_conditions() -> None:
     tables = sections("conditions.md")
     events = tables.pop("Events")
     wrong = [

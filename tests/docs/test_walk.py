@@ -86,9 +86,9 @@ def walked(page: Path) -> list[str]:
 
 
 async def script(command: str, folder: Path, kubeconfig: Path) -> str:
-    """Run *command* in a shell in the folder of the `checkout` fixture, and return its output.
+    """Run *command* in a shell in *folder*, where kubectl uses *kubeconfig*, and return the output.
 
-    Raises AssertionError if the command fails.
+    The folder is that of the fixture `checkout`. Raises AssertionError if the command fails.
     """
     kubectl = await asyncio.to_thread(build_program, "kubectl", Paths.from_environment(), Progress())
     for word, meant in WORDS.items():

@@ -1,4 +1,4 @@
-"""Faults around the operator in any order, while users make changes, and the state in which the world must end."""
+"""Steps in which users change objects and faults happen around the operator, and checks of the state after them."""
 
 import asyncio
 from collections import Counter
@@ -103,7 +103,7 @@ class Play(Stage):
         """Write valid credentials into the Secret of the other tailnet again.
 
         The Secret always changes, so that the operator tries the credentials at once. It also tries them again after
-        half a minute, but by a clock that isn't virtual.
+        half a minute, but of real time, for which a test in virtual time doesn't wait.
         """
         good = self.abroad.control
         self.mended += 1
@@ -120,7 +120,7 @@ class Play(Stage):
         self.control(step.whom).heal()
 
     async def revert(self, step: Step) -> None:
-        """Apply the manifest of a Service again, as its user does."""
+        """Set the external name of a Service to ``placeholder``, as when a user applies the manifest again."""
         await self.world.change(USERS[step.whom], {"spec": {"externalName": "placeholder"}})
 
     async def rewrite(self, step: Step) -> None:
@@ -287,7 +287,10 @@ async def _wrong_names(world: World, wish: frozenset[str]) -> AsyncIterator[str]
 
 
 async def _holder(world: World, name: str) -> str:
-    """Return the holder of the name that the Service called *name* asks for, as the message of this Service says."""
+    """Return which Service has the DNS name that the Service *name* asks for, as the condition of *name* says.
+
+    Return an empty text if that condition names no Service.
+    """
     condition = await world.condition(USERS[name], "TailscaleEgressSvcValid" if name in GROUPED else _OWN[0])
     words = condition.message if condition else ""
     return words.partition("get to Service default/")[2].partition(",")[0]

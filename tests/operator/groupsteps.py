@@ -134,10 +134,9 @@ class Stage:
         await self.world.annotate(MANIFESTS[step.whom], leading(step.how))
 
     async def lose(self, step: Step) -> None:
-        """Delete the children of one kind.
+        """Delete all children of the kind in *step*. But delete Secrets only while an operator runs that has seen them.
 
-        Only the Secret of a proxy, and the memory of a running operator, tell which device the proxy has. So this
-        deletes Secrets only while an operator runs that has seen the Secrets.
+        Only the Secret of a proxy, and the memory of a running operator, tell which device the proxy has.
         """
         if (are_secrets := step.whom == SECRET.kind) and not self.runs:
             return
@@ -237,7 +236,7 @@ async def grant(world: World, wish: Wish) -> None:
 
 
 async def _there(world: World, obj: Object, patch: Object) -> None:
-    """Create *obj* if it is missing, and *patch* it. If *obj* is being deleted, first wait for the end of that."""
+    """Wait until *obj* is gone if it is being deleted, create it if it is missing, and apply *patch* to it."""
 
     async def stays() -> bool:
         live = await world.find(resource_of(obj), key_of(obj).name, key_of(obj).namespace)
@@ -280,7 +279,7 @@ async def _wrong_group(world: World, name: str, wish: Wish) -> AsyncIterator[str
 
 
 async def _wrong_service(world: World, service: Object, group: str) -> AsyncIterator[str]:
-    """Yield the mistakes in *service*, which *group* serves, or its own proxy if *group* is empty."""
+    """Yield the mistakes in *service*, which must lead to the proxies of *group*, or to its own if *group* is empty."""
     places = await _listed(world, SERVICE, service)
     if (at := [labels(each)[PROXY_GROUP] for each in places]) != ([group] if group else []):
         yield f"places at {at}"

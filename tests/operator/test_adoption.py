@@ -187,7 +187,7 @@ async def test_a_change_of_the_class_of_a_proxy_that_was_taken_over_takes_effect
         assert not await restarted(cluster, before, egress())
 
 
-async def test_the_replicas_of_a_connector_of_the_go_operator_stay_unchanged_and_go_with_the_connector(
+async def test_the_replicas_of_a_connector_of_the_go_operator_stay_unchanged_and_are_deleted_with_the_connector(
     cluster: World,
 ) -> None:
     await cluster.apply(*await by_go(cluster, ROUTER, go_objects.CONNECTOR, "gate-0", "gate-1"))

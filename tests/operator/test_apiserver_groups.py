@@ -1,4 +1,4 @@
-"""ProxyGroups of type kube-apiserver: from the group to the URL of the Kubernetes API, and back to nothing."""
+"""ProxyGroups of type kube-apiserver: they offer the Kubernetes API at a URL, and leave nothing when deleted."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ async def url(world: World) -> str:
 
 
 async def told(world: World, kind: str) -> str:
-    """Return the message of the group's condition of the type *kind*; empty without the condition."""
+    """Return the message of the group's condition of the type *kind*, or an empty text if there is none."""
     found = await world.condition(KAPI, kind)
     return found.message if found else ""
 
@@ -201,7 +201,9 @@ async def test_a_group_that_the_go_operator_has_written_keeps_its_pods_its_devic
 
 @pytest.mark.simulated
 @pytest.mark.thorough  # the operator looks again after minutes
-async def test_a_foreign_tailscale_service_stays_and_the_group_serves_once_the_name_is_free(world: World) -> None:
+async def test_a_group_leaves_a_foreign_tailscale_service_of_its_name_alone_and_serves_once_the_name_is_free(
+    world: World,
+) -> None:
     foreign = TailscaleService("svc:kapi", ("tcp:1",), ("tag:k8s",))
     world.control.services.put(foreign)
     before = world.control.services.present["svc:kapi"]
@@ -239,7 +241,9 @@ async def primary(world: World, name: str) -> bool:
     return bool(world.control.services.primary(name))
 
 
-async def test_a_group_never_takes_the_name_of_an_ingress_even_when_the_group_is_deleted(contested: World) -> None:
+async def test_an_ingress_keeps_a_name_that_a_group_asks_for_even_when_the_group_is_deleted(
+    contested: World,
+) -> None:
     assert "Ingress default/web has the name web" in await told(contested, VALID)
     before = contested.control.services.present["svc:web"]
     assert await primary(contested, "svc:api")  # the proxies go on serving the last good name

@@ -171,7 +171,9 @@ def field_names(proxy: Proxy) -> list[object]:
     return [pod["metadata"].keys(), pod["spec"].keys(), only.keys(), [each["name"] for each in only["env"]]]
 
 
-async def test_a_proxy_waits_for_its_class_and_runs_on_when_the_class_becomes_invalid_or_goes(world: World) -> None:
+async def test_a_proxy_waits_for_its_class_but_keeps_running_when_the_class_becomes_invalid_or_is_deleted(
+    world: World,
+) -> None:
     await world.apply(SERVICE_WITH_CLASS, backend(), INGRESS_WITH_CLASS)
     await world.becomes(lambda: world.reason(egress()), "ProxyFailed")
     await world.apply(proxy_class(**BAD))
@@ -257,7 +259,7 @@ FAILING = [
 
 
 @pytest.mark.parametrize("failing", [None, *FAILING])
-async def test_a_service_monitor_gets_the_labels_of_the_class_and_goes_when_the_class_turns_it_off(
+async def test_a_service_monitor_has_the_labels_of_the_class_and_is_deleted_when_the_class_no_longer_asks_for_it(
     monitored: World, failing: str | None
 ) -> None:
     for status in (500, 409, 500) if failing else ():
@@ -279,7 +281,7 @@ async def test_a_service_monitor_gets_the_labels_of_the_class_and_goes_when_the_
 @pytest.mark.parametrize(
     "parent", [INGRESS_WITH_CLASS, ROUTER, load_balancer(proxy_class="prod")], ids=itemgetter("kind")
 )
-async def test_the_lost_labels_of_a_service_monitor_are_restored_without_a_patch(
+async def test_the_operator_restores_the_lost_labels_of_a_service_monitor_without_a_patch_request(
     monitored: World, parent: Object
 ) -> None:
     async with running_operator(monitored):

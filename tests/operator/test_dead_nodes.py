@@ -13,7 +13,10 @@ pytestmark = pytest.mark.simulated
 
 
 class Row(NamedTuple):
-    """An object, the type of its condition, and the condition's reason during a deletion; empty without a condition."""
+    """An object, the type of its condition, and the reason of this condition while the object is being deleted.
+
+    An object without a condition has an empty *kind* and *reason*.
+    """
 
     obj: Object
     kind: str = ""

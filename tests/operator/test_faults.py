@@ -54,7 +54,10 @@ async def end(stage: Play, dead: str) -> None:
 
 
 async def left(stage: Play, before: set[str], dead: str) -> list[str]:
-    """Return leftover devices, and objects that are new or missing since *before*; no Pods if a node is *dead*."""
+    """Return what is left: devices of proxies, and objects that are new or missing since *before*.
+
+    If a node is *dead*, leave out Pods. If no node is dead, add all other mistakes in the world.
+    """
     found = [each for each in everything(stage.world) ^ before if not (dead and each.startswith("Pod "))]
     devices = [*proxies(stage.world.control), *proxies(stage.control(NAME))]
     return [*found, *devices, *([] if dead else await wrong(stage, frozenset()))]

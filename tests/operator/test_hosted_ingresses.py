@@ -1,4 +1,4 @@
-"""Ingresses that ProxyGroups serve: from the user's objects to the traffic in the tailnet, and back to nothing."""
+"""Ingresses that ProxyGroups serve: how devices of the tailnet reach them, and that they leave nothing when deleted."""
 
 import json
 import logging

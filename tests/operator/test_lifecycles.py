@@ -81,7 +81,9 @@ async def test_an_object_that_no_longer_asks_for_a_proxy_loses_its_proxy(
     assert ("finalizers" in live["metadata"], (live.get("status") or {}).get("loadBalancer")) == (False, {})
 
 
-async def test_a_change_of_a_backend_reaches_only_those_of_its_ingresses_that_have_our_class(world: World) -> None:
+async def test_a_change_of_a_backend_changes_only_those_of_its_ingresses_that_have_our_ingress_class(
+    world: World,
+) -> None:
     theirs = ingress("theirs")
     theirs["spec"]["ingressClassName"] = "nginx"
     await world.apply(backend(), ingress(), theirs)

@@ -89,7 +89,10 @@ async def leads(world: World) -> set[str]:
 
 
 async def narrowed(world: World) -> dict[str, str]:
-    """Let an operator that watches all namespaces serve objects in `default`; return their Pods' UIDs by name."""
+    """Let an operator that watches all namespaces serve objects in `default`, and stop the operator.
+
+    Return the UIDs of the proxies' Pods by name.
+    """
     await world.apply(dnsconfig(), egress(), backend(), ingress())
     async with running_operator(world):
         await world.becomes(lambda: leads(world), NAMED)
@@ -201,7 +204,7 @@ async def test_a_namespace_in_which_the_operator_has_no_rights_does_not_delay_ot
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("place", cases({"all namespaces": "", "one": "default"}, "one"))
-async def test_an_operator_without_the_right_to_services_serves_edits_of_an_ingress_only_if_it_has_a_list_of_services(
+async def test_without_rights_on_services_an_edit_of_an_ingress_takes_effect_only_if_the_operator_has_listed_services(
     cluster: World, place: str
 ) -> None:
     await cluster.apply(backend(), ingress())

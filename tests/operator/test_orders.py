@@ -69,7 +69,10 @@ MOST_UNUSUAL = tuple(f"{name}*" for name in reversed(USUAL))
 
 
 async def portrait(order: Sequence[str]) -> list[str]:
-    """Return the world as lines after the events in this *order*. The operator settles after a name with a star."""
+    """Let the events happen in this *order* in a new world, and return the portrait of the world as sorted lines.
+
+    After an event whose name ends with a star, wait until the operator has settled.
+    """
     async with new_world() as world, other_tailnet(world) as other, AsyncExitStack() as running:
         scenes = [Scene(world, kind) for kind in KINDS]
         happening = events(world, other, running)

@@ -119,7 +119,7 @@ each_of_all = pytest.mark.parametrize("parent", ALL.values(), ids=ALL)
 
 @each_of_all
 @pytest.mark.parametrize("watched", [(), ("default", "team")], ids=["all", "watched"])
-async def test_an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device(
+async def test_an_orphan_stays_for_an_hour_before_it_is_deleted_step_by_step_with_its_device(
     parent: Object, watched: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "tsoperator.reconcilers.proxies")
@@ -139,7 +139,7 @@ async def test_an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device
 
 
 @each_of_all
-async def test_the_proxy_of_a_deleted_parent_without_our_finalizer_goes_at_once(parent: Object) -> None:
+async def test_a_proxy_is_deleted_at_once_if_a_running_operator_sees_that_its_parent_vanishes(parent: Object) -> None:
     async with new_world() as world, running_operator(world):
         await world.apply(backend(), parent)
         await world.eventually(world.device_names)

@@ -1,4 +1,4 @@
-"""Calls that the control server refuses or lacks: the object says what to set up, and the call isn't made in a loop."""
+"""Calls that a control server refuses or lacks: the object reports what to set up, and no call is made in a loop."""
 
 import asyncio
 from functools import partial
@@ -45,7 +45,10 @@ PARENTS = {
 
 
 async def said(world: World, parent: Parent, reason: str) -> str:
-    """Return the message of the Event with *reason* on *parent*; empty if the condition says something else."""
+    """Return the message of the Event with *reason* on *parent*, if the condition has the same reason and message.
+
+    Otherwise, return an empty text. A parent without a condition needs only the Event.
+    """
     message = (await world.events(parent.obj)).get(reason, "")
     if not parent.condition:
         return message
@@ -153,7 +156,7 @@ async def test_a_failing_control_server_does_not_get_a_call_for_every_waiting_pa
     world.control.heal()
 
 
-async def test_a_parent_that_is_refused_can_be_deleted(world: World) -> None:
+async def test_a_parent_can_be_deleted_while_the_control_server_refuses_its_tags(world: World) -> None:
     parent = PARENTS["connector"]
     world.control.policy_tags = set()
     await world.apply(parent.obj)
@@ -171,7 +174,9 @@ async def test_egress_services_exposed_services_and_connectors_get_proxies_on_he
             assert UNSUPPORTED not in await world.events(parent.obj)
 
 
-async def test_a_missing_scope_is_reported_and_used_without_a_restart_once_it_is_granted(world: World) -> None:
+async def test_an_object_reports_a_missing_scope_and_gets_its_proxy_without_a_restart_once_the_scope_is_granted(
+    world: World,
+) -> None:
     parent = PARENTS["exposed"]
     world.control.scopes.remove("auth_keys")
     await world.apply(parent.obj)

@@ -206,7 +206,7 @@ def test_the_api_server_proxy_needs_the_setting_operator_secret_with_at_most_63_
 
 
 @pytest.mark.parametrize(("name", "value", "words"), WRONG)
-def test_the_error_for_a_wrong_setting_names_the_variable_and_the_values_that_it_takes(
+def test_the_error_for_a_wrong_setting_names_the_variable_and_its_valid_values(
     name: str, value: str, words: str, environ: dict[str, str]
 ) -> None:
     with pytest.raises(InvalidSetting) as caught:

@@ -33,7 +33,9 @@ LARGE: dict[Resource, Object] = {
 
 
 @pytest.mark.parametrize(("resource", "rest"), LARGE.items(), ids=[each.plural for each in LARGE])
-def test_the_cache_keeps_only_parts_of_objects_that_can_be_large(resource: Resource, rest: Object) -> None:
+def test_the_cache_keeps_only_a_part_of_each_object_of_a_kind_whose_objects_can_be_large(
+    resource: Resource, rest: Object
+) -> None:
     whole = obj(resource, Key(OPERATOR_NAMESPACE, "a"), {})
     metadata = {**whole["metadata"], **rest.get("metadata", {}), "managedFields": [BULK]}
     kept = [

@@ -1,4 +1,4 @@
-"""The tags, names and approval of proxies' devices, which change with the parents, and missing destinations."""
+"""Devices of proxies: their tags and names change with the parents. Missing approval and destinations are reported."""
 
 from collections.abc import Sequence
 from dataclasses import replace

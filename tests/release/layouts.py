@@ -13,7 +13,10 @@ from release import oci
 
 
 def write(folder: Path, layers: Sequence[Mapping[str, str]], *, zipped: bool = True, **config: Any) -> Path:
-    """Write an image into *folder*, and return *folder*. Each layer maps paths to contents."""
+    """Write an image with the *layers* into *folder*, and return *folder*.
+
+    A layer has the contents of files by path, and is compressed if *zipped* is true. *config* is the image's config.
+    """
     described = []
     for layer in layers:
         data = _tar(layer)

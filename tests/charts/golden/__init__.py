@@ -1,4 +1,4 @@
-"""Files with those manifests that the chart renders from some values and that differ from the static manifests."""
+"""The golden files: what the chart renders from some values, as far as it differs from the static manifests."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def written(values: Path) -> Path:
 
 
 def rendered(helm: Path, values: Path) -> str:
-    """Return the manifests that the chart renders from *values* and that differ from the static manifests.
+    """Return what the chart renders from the file *values*, without the manifests that equal a static manifest.
 
     The text begins with the names of the static manifests that the chart leaves out.
     """

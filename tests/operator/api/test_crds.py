@@ -76,7 +76,7 @@ class Ruled(WireModel):
     """A field that has the name of a keyword of JSON Schema."""
 
 
-def test_the_schema_of_a_model_has_the_rules_and_only_the_defaults_that_the_api_server_applies() -> None:
+def test_the_schema_of_a_model_has_its_rules_but_no_default_unless_the_api_server_is_to_apply_the_default() -> None:
     made = structural_schema(Ruled)
     assert made["x-kubernetes-validations"] == [{"rule": "has(self.size)"}]
     assert made["properties"]["title"] == {

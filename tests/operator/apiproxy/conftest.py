@@ -18,5 +18,5 @@ async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run the tests on uvloop, as the program runs."""
+    """Run the tests on uvloop, because the API server proxy runs on uvloop."""
     return {"uvloop": uvloop.new_event_loop}

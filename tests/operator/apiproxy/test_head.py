@@ -420,7 +420,10 @@ def answer_status(raw: bytes) -> int:
 
 
 def read(raw: bytes, cuts: list[int]) -> tuple[int, str] | int:
-    """Return the length of the first head in *raw*, which comes in pieces; 0 if it is incomplete; or its refusal."""
+    """Return the length of the first head in *raw*, 0 if it is incomplete, or the status and reason of its refusal.
+
+    The proxy gets *raw* in pieces that end at *cuts*.
+    """
     seen = 0
     for end in [*sorted(min(cut, len(raw)) for cut in cuts), len(raw)]:
         try:
@@ -456,7 +459,7 @@ def test_a_bad_head_is_refused_even_before_it_is_complete(raw: bytes, cut: int) 
     assert read(raw.removesuffix(b"\r\n\r\n"), [cut]) in {(400, "characters"), (400, "head")}
 
 
-def test_a_head_that_ends_in_a_carriage_return_so_far_is_incomplete_and_not_refused() -> None:
+def test_a_head_whose_bytes_so_far_end_in_a_carriage_return_is_incomplete_and_not_refused() -> None:
     assert [
         read(raw, [len(raw) - 1]) for raw in (b"GET / HTTP/1.1\r", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\n\r")
     ] == [0, 0, 0]

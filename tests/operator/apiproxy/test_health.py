@@ -25,7 +25,7 @@ class Probed:
         return self.wrong
 
     async def ask(self, raw: str) -> tuple[str, str]:
-        """Return the first line and the body of the answer; both are empty if no answer comes."""
+        """Send the request *raw*; return the first line and the body of the answer, both empty if no answer comes."""
         reader, writer = await asyncio.open_connection(*self.address)
         writer.write(raw.encode())
         head, _, body = (await reader.read()).decode().partition("\r\n\r\n")

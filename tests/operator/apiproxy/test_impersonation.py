@@ -34,7 +34,11 @@ RECORDERS = ["192.0.2.1:80", "[2001:db8::1]:80"]
 def whois(
     rules: object = None, *, legacy: object = None, tags: object = None, login: object = LOGIN, **node: object
 ) -> str:
-    """Return tailscaled's answer about a device that has *tags*, or that belongs to the user *login*."""
+    """Return tailscaled's answer about a caller, whose device has *tags* or belongs to the user *login*.
+
+    *rules* are those of the caller's grants, *legacy* those under the old name of the capability, and *node* has
+    fields of the device.
+    """
     capabilities = {CAPABILITY: rules, LEGACY_CAPABILITY: legacy, "https://tailscale.com/cap/is-admin": None}
     return json.dumps(
         {
@@ -50,7 +54,10 @@ def groups(*names: object) -> Mapping[str, object]:
 
 
 class Case(NamedTuple):
-    """An answer of tailscaled, and the user and the groups that the proxy sends. It sends none if *user* is None."""
+    """tailscaled's answer *whois* about a caller, and the *user* and *groups* as which the proxy forwards a request.
+
+    If *user* is None, the proxy impersonates nobody.
+    """
 
     whois: str
     user: str | None
@@ -194,7 +201,7 @@ def denied(who: str, mode: AccessMode = AUTH) -> Denial:
 
 
 @pytest.mark.parametrize("case", ADMITTED.values(), ids=ADMITTED)
-def test_a_request_goes_to_the_api_server_as_its_caller(case: Case) -> None:
+def test_a_request_is_admitted_under_the_identity_of_its_caller(case: Case) -> None:
     wanted = None if case.user is None else Impersonation(case.user, tuple(case.groups))
     assert admitted(case.whois, case.mode) == Admission(wanted)
 
@@ -345,7 +352,7 @@ EVIL = b"Origin: https://evil.example.net\r\n"
         (b"POST", b"", False),
     ],
 )
-def test_a_request_of_a_browser_from_a_page_of_another_site_is_denied_unless_it_changes_nothing(
+def test_a_request_of_a_browser_from_a_page_of_another_site_is_denied_if_it_can_change_anything(
     method: bytes, lines: bytes, is_refused: bool
 ) -> None:
     head = parse_request(method + b" / HTTP/1.1\r\nHost: a.example.org\r\n" + lines + b"\r\n")
@@ -395,7 +402,7 @@ IDENTITY = "".join(
 
 
 def sent(admission: Admission, *lines: bytes) -> bytes:
-    """Return the headers after Host that the API server gets for a request with these header *lines*."""
+    """Return the headers, except Host, that the API server gets if *admission* lets a request with *lines* through."""
     start = b"GET / HTTP/1.1\r\nHost: a\r\n"
     raw = admission.head(parse_request(start + b"".join(line + b"\r\n" for line in lines) + b"\r\n"), TOKEN)
     assert raw.startswith(start)

@@ -71,7 +71,7 @@ async def probe(ground: Ground, path: str) -> bytes:
 
 
 @pytest.mark.parametrize(("files", "most"), [(resource.RLIM_INFINITY, 4000), (1_048_576, 4000), (4096, 1332), (64, 1)])
-def test_the_limit_on_connections_leaves_open_files_for_probes(files: int, most: int) -> None:
+def test_the_limit_on_connections_reserves_file_descriptors_for_probes(files: int, most: int) -> None:
     assert most_connections(files) == most
 
 

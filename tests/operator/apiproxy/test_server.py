@@ -71,7 +71,7 @@ async def test_the_time_limit_for_the_head_of_a_request_is_the_same_for_later_re
 
 
 def endless(peer: Peer, _: bytes) -> None:
-    """Send an answer that doesn't end, with a small buffer in the kernel."""
+    """Send *peer* an answer that doesn't end. The kernel's buffer for it is small."""
     peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
     peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
     while True:

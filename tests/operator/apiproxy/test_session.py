@@ -22,7 +22,7 @@ from tests.support.localapi import tagged, user
 IDENTITY = ["Impersonate-User: alice@example.org", "Impersonate-Group: system:masters"]
 
 
-async def test_a_request_reaches_the_api_server_as_its_caller(ground: Ground) -> None:
+async def test_a_request_reaches_the_api_server_under_the_identity_of_its_caller(ground: Ground) -> None:
     async with ground.serving(), ground.connected() as caller:
         answer = await caller.ask("/version", "Authorization: Bearer mine", "Impersonate-User: root")
     lines = ["GET /version HTTP/1.1", "Host: k8s.tail1234.ts.net", f"Authorization: Bearer {TOKEN}", *IDENTITY]
@@ -109,7 +109,7 @@ async def test_a_client_gets_the_whole_answer_even_if_it_comes_before_the_end_of
         assert await caller.rest() == b""
 
 
-async def test_a_watch_gets_each_event_when_it_comes_and_ends_with_its_client(ground: Ground) -> None:
+async def test_a_watch_gets_each_event_at_once_and_ends_when_its_client_disconnects(ground: Ground) -> None:
     ended = threading.Event()
 
     def script(peer: Peer, _: bytes) -> None:
@@ -193,7 +193,7 @@ async def test_10_mb_arrive_whole_at_a_slow_api_server(ground: Ground) -> None:
         assert (await caller.ask("/up", method="PUT", body=b"x" * TEN_MB)).body == b"10000000"
 
 
-async def test_an_answer_that_is_cut_off_is_cut_off_for_the_client_too(ground: Ground) -> None:
+async def test_an_answer_that_the_api_server_cuts_off_ends_at_the_same_byte_for_the_client(ground: Ground) -> None:
     ground.api.scripts["/pods"] = last(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
     async with ground.serving(), ground.connected() as caller:
         caller.send("GET /pods HTTP/1.1\r\nHost: k8s\r\n\r\n")
@@ -251,7 +251,7 @@ async def test_a_client_that_has_closed_its_sending_side_still_gets_a_slow_answe
 
 
 class Burst(NamedTuple):
-    """A *request* and an *answer*, each sent at once. Between turns of other tasks, *count* grows by at most *step*."""
+    """A long *request* and *answer*. From one turn of the other tasks to the next, *count* grows by at most *step*."""
 
     request: str
     answer: bytes
@@ -345,9 +345,7 @@ async def test_one_side_of_an_upgraded_connection_can_end_while_the_other_side_s
 
 
 @pytest.mark.parametrize("ends", ["client", "server"])
-async def test_an_upgraded_connection_ends_if_one_side_has_ended_and_the_other_is_silent(
-    ground: Ground, ends: str
-) -> None:
+async def test_an_upgraded_connection_ends_if_one_side_ends_and_the_other_is_silent(ground: Ground, ends: str) -> None:
     def script(peer: Peer, _: bytes) -> None:
         peer.send(switched("websocket"))
         if ends == "server":
@@ -368,9 +366,7 @@ async def test_an_upgraded_connection_ends_if_one_side_has_ended_and_the_other_i
         over.set()
 
 
-async def test_the_connection_of_a_client_ends_if_its_upgraded_connection_breaks_at_the_api_server(
-    ground: Ground,
-) -> None:
+async def test_a_clients_connection_ends_if_its_upgraded_connection_breaks_at_the_api_server(ground: Ground) -> None:
     def script(peer: Peer, _: bytes) -> None:
         peer.send(switched("websocket"))
         assert peer.read() == b"x"
@@ -540,7 +536,7 @@ async def test_the_body_of_a_denied_request_is_dropped_and_doesnt_reset_the_conn
     assert ground.api.heads == []
 
 
-async def test_the_proxy_asks_tailscaled_about_the_caller_of_a_connection_once_per_time_limit(ground: Ground) -> None:
+async def test_tailscaled_is_asked_about_the_caller_of_a_connection_once_within_the_time_limit(ground: Ground) -> None:
     async with ground.serving(limits=SessionLimits(whois=3600)):
         async with ground.connected() as caller:
             assert [(await caller.ask()).status for _ in range(3)] == [200] * 3

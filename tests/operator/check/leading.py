@@ -1,4 +1,4 @@
-"""An API server that knows a Lease and forwards a port of Pods, and the server of the report in these Pods."""
+"""Serves a test's cluster with a leading operator: Leases, port-forwards to Pods, and the report in these Pods."""
 
 import asyncio
 import json

@@ -20,7 +20,7 @@ def test_the_exit_code_is_that_of_the_worst_finding(findings: list[Finding], cod
     assert json.loads(as_json(findings))["healthy"] is (code == 0)
 
 
-def test_the_text_for_people_has_the_cure_below_the_words() -> None:
+def test_the_text_for_people_has_the_cure_in_the_line_below_the_fault() -> None:
     assert as_text([WELL, WRONG, BLIND, WELL]).splitlines() == [
         "ok: it leads",
         "FAILED: none leads",

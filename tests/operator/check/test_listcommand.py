@@ -248,7 +248,7 @@ async def test_a_watch_goes_on_when_its_connection_breaks(
     assert (code, len(out), err, led.forwards) == (0, 2, [], 2)
 
 
-async def test_a_watch_opens_another_port_forward_and_no_local_connection_if_the_pod_ends_the_connection(
+async def test_a_watch_reconnects_only_through_another_port_forward_if_the_pod_ends_the_connection(
     led: Leading, monkeypatch: pytest.MonkeyPatch, listed: List
 ) -> None:
     def stop() -> None:

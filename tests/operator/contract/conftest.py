@@ -13,7 +13,10 @@ _PORTRAITS: dict[str, str] = {}  # the portraits that `afresh` returns, by the n
 
 @pytest.fixture
 async def scene(world: World, kind: KindExample) -> Scene:
-    """Return a Scene whose World has an operator and the other objects that *kind* needs, but not yet its object."""
+    """Return a Scene with a running operator and all objects that the object of *kind* needs.
+
+    The object itself doesn't exist yet.
+    """
     prepared = Scene(world, kind)
     await prepared.prepare()
     return prepared

@@ -37,7 +37,7 @@ def _locals(task: "asyncio.Task[Any]") -> dict[str, Any]:
 
 
 def _runners() -> Iterator[tuple[str, Any]]:
-    """Yield each object of the operator with a method that runs as a task, after the name of its class."""
+    """Yield the name of its class and the object, for each object of the operator that runs a method as a task."""
     for task in asyncio.all_tasks():
         runner = _locals(task).get("self")
         if type(runner).__module__.startswith("tsoperator."):

@@ -129,7 +129,10 @@ class Scene:
                 await self._fill()
 
     async def _fill(self) -> None:
-        """Let the Pod that fills Secrets start again, if there is one."""
+        """Delete the Pod that writes certificates into child Secrets, because its successor writes them again at once.
+
+        Do nothing if the kind has no such Pod.
+        """
         if self.kind.filler:
             await self.world.eventually(partial(self.world.find, POD, self.kind.filler.name))
             await self.delete(manifest(POD, self.kind.filler))
@@ -332,7 +335,10 @@ def _simulated(obj: Object) -> SimResource:
 
 
 def _opened(obj: Object) -> Object:
-    """Return *obj* with decoded configurations, and without a child's status and most of a proxy's state."""
+    """Return *obj* as a portrait shows it, with decoded configurations.
+
+    The status of a child and most of the state of a proxy are left out.
+    """
     if obj.get("kind") != SECRET.kind:
         return obj if "kind" not in obj or key_of(obj).namespace != NAMESPACE else {**obj, "status": None}
     state = Proxy({}, {}, obj, {}).state

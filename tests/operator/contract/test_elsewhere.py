@@ -47,7 +47,8 @@ async def forge(scene: Scene) -> list[Object]:
     """Create copies of each child in several namespaces, and return the copies as they are stored.
 
     Some copies have the labels and annotations of the child. Others also have the labels or the annotations of a child
-    of `BYSTANDER`, or labels that name a parent whose entry at a ProxyGroup would have the name of the object's entry.
+    of `BYSTANDER`, or labels that name an invented parent. Its namespace and name, joined by a hyphen, are the same
+    text as those of the object, so a ProxyGroup's entry for it would have the name of the object's entry.
     """
     (other,) = await scene.world.children(SERVICE, BYSTANDER)
     head, _, tail = scene.kind.name.partition("-")
@@ -79,9 +80,9 @@ def copy_of(
 
 
 async def writes_during(world: World, acting: Awaitable[None]) -> list[Request]:
-    """Return the writes during *acting*, without Events.
+    """Return the writes while *acting* runs, except those of Events.
 
-    Some Events report to users that annotations of the copies are unknown.
+    Events are left out because some of them report to users that the annotations of a copy are unknown.
     """
     return [each for each in await world.writes_during(acting) if each[2] != EVENT.plural]
 

@@ -37,10 +37,10 @@ def orders() -> Iterator[object]:
 
 
 def _registers(kind: KindExample, order: tuple[object, ...]) -> bool:
-    """Tell whether the operator would make a Secret that, in this *order*, the test creates later.
+    """Tell whether, in this *order*, the operator would make its identity Secret before the test creates this Secret.
 
-    It is the Secret with the identity of the operator's own device. The operator makes it as soon as there is a
-    ProxyGroup and the Secret is missing.
+    The Secret has the identity of the operator's own device. The operator makes it as soon as there is a ProxyGroup
+    and the Secret is missing. *order* has the numbers of the example's objects, and ``operator``.
     """
     objects = dict(enumerate([kind.manifest, *kind.beside]))
     secret, groups = key_of(identity()), [number for number, obj in objects.items() if obj["kind"] == PROXYGROUP.kind]
@@ -99,7 +99,7 @@ STEPS = {step.__name__: step for step in (nothing, needs_first, devices_first, c
 
 @each_kind
 @pytest.mark.parametrize("step", cases(STEPS, "nothing"))
-async def test_an_object_that_is_deleted_while_no_operator_runs_goes_when_an_operator_starts(
+async def test_an_object_that_is_deleted_while_no_operator_runs_leaves_nothing_once_an_operator_runs(
     cluster: World, kind: KindExample, step: Callable[[Scene], Awaitable[None]]
 ) -> None:
     scene = Scene(cluster, kind)

@@ -43,7 +43,7 @@ async def test_the_operator_forgets_an_object_that_is_gone(cluster: World, kind:
 
 
 async def vanish(scene: Scene) -> None:
-    """Remove the object's finalizer, and delete the object, its children and its devices in place of the operator."""
+    """Delete the object without its finalizer, and delete its children and devices, as the operator would."""
     await scene.world.settled()
     await scene.change(scene.obj, {"metadata": {"finalizers": None}})
     await scene.delete(scene.obj)

@@ -13,7 +13,7 @@ from tests.support.virtual_time import now, wall
 
 
 class Diary:
-    """A record of the candidates that led, with their times, and of those whose process had to be ended."""
+    """A record of the times for which each candidate led, and of the processes that electors had to abort."""
 
     def __init__(self) -> None:
         self.leading: list[str] = []
@@ -35,7 +35,7 @@ class Diary:
         return work
 
     def elector(self, link: Link, process: Process, skew: float = 0) -> LeaderElector:
-        """Return an elector; the clock of its machine is *skew* seconds fast."""
+        """Return the elector of *process*. It uses *link*, and the clock of its machine is *skew* seconds fast."""
         return LeaderElector(
             link,
             KEY,

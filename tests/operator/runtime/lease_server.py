@@ -144,7 +144,10 @@ class Link:
     """A client of the `LeaseServer`. A request arrives at the server even if its caller has given it up."""
 
     def __init__(self, server: LeaseServer, fates: Iterable[Fate] = (), bound_to: str = "") -> None:
-        """Create a client, whose token is bound to the Pod with the UID *bound_to*, unless that is empty."""
+        """Create a client of *server*. Its requests have the *fates* in order.
+
+        Its token is bound to the Pod with the UID *bound_to*, or to no Pod if *bound_to* is empty.
+        """
         self._server = server
         self._fates = iter(fates)
         self._bound_to = bound_to

@@ -34,7 +34,7 @@ def happened(changes: list[Change], ground: Ground) -> list[str]:
 
 
 async def test_a_creation_restores_the_lost_labels_of_an_existing_object_and_nothing_else(ground: Ground) -> None:
-    """Create a Secret anew after somebody has removed its labels; the cache of a real operator doesn't see it then."""
+    """Create a Secret that exists, but has lost its labels. The cache of a real operator has no Secret without them."""
     await ground.act(Child(secret("new")))
     change = {"data": {"state": "eA=="}, "metadata": {"labels": None}}
     ground.sim.store.merge(kinds.SECRET, "tailscale", "new", change)
@@ -172,7 +172,7 @@ async def test_a_deletion_in_a_plan_is_not_carried_out_if_an_earlier_write_has_f
     assert ground.live(CONFIGMAP, key_of(old)) is None
 
 
-async def test_a_report_is_about_the_patched_parent_and_never_about_another_patched_object(
+async def test_a_report_is_about_the_parent_whether_a_step_patches_the_parent_or_another_object(
     ground: Ground,
 ) -> None:
     parent = await ground.act(Patch(DNSCONFIG, Key("", "parent"), {"spec": {"nameserver": {}}}))
@@ -252,7 +252,7 @@ async def test_a_written_object_is_in_the_cache_before_a_watch_delivers_it(groun
     assert cache.get(DNSCONFIG, key_of(held)) == ground.parent
 
 
-async def test_no_status_is_written_if_the_plan_has_none_or_an_empty_one_for_an_object_without_status(
+async def test_no_status_is_written_if_the_plan_has_no_status_or_its_status_and_that_of_the_object_are_empty(
     ground: Ground,
 ) -> None:
     async with written(ground) as writes:
@@ -265,7 +265,7 @@ async def test_no_status_is_written_if_the_plan_has_none_or_an_empty_one_for_an_
     assert ground.parent["status"] == {"conditions": [], "nameserver": {}}
 
 
-async def test_a_condition_gets_a_new_time_only_when_its_status_changes_and_goes_when_it_is_no_longer_wanted(
+async def test_the_time_of_a_condition_changes_with_its_status_and_a_condition_that_a_plan_leaves_out_is_removed(
     ground: Ground,
 ) -> None:
     for year, since, is_true in ((2030, 2030, False), (2031, 2030, False), (2032, 2032, True)):
@@ -297,7 +297,7 @@ async def test_the_log_has_a_line_about_the_writes_the_condition_and_the_release
 
 
 @pytest.mark.parametrize("verb", ["create", "update"])
-async def test_a_refusal_is_logged_once_and_does_not_end_an_earlier_warning_in_the_log(
+async def test_a_refused_write_causes_one_log_line_and_no_line_that_says_that_an_earlier_warning_has_ended(
     ground: Ground, caplog: pytest.LogCaptureFixture, verb: str
 ) -> None:
     caplog.set_level("INFO", "tsoperator")
@@ -383,7 +383,7 @@ async def test_the_status_of_a_plan_is_written_while_the_deletion_of_a_device_ta
 
 
 @pytest.mark.parametrize("is_ready", [True, False])
-async def test_a_deletion_of_a_device_that_fails_and_waits_in_turn_changes_the_status_only_once(
+async def test_the_status_changes_once_if_the_deletion_of_a_device_alternately_fails_and_waits(
     ground: Ground, is_ready: bool
 ) -> None:
     status, versions = {"conditions": [condition("Ready", is_ready, "Waiting", "")]}, []

@@ -161,7 +161,7 @@ def replace_with(sim: ClusterSim, obj: Object) -> None:
     create(sim, obj)
 
 
-async def test_the_newest_state_of_an_object_is_never_that_of_a_later_object_with_its_name(
+async def test_the_cache_does_not_take_a_later_object_of_the_same_name_for_the_newest_state_of_an_object(
     sim: ClusterSim,
 ) -> None:
     create(sim, configmap("a", "x"))
@@ -182,7 +182,7 @@ def test_the_cache_leaves_out_the_managed_fields_of_an_object_and_no_other_field
     assert "managedFields" in obj["metadata"]
 
 
-async def test_a_kind_that_is_no_longer_served_has_no_objects_in_the_cache_and_is_not_refused(
+async def test_the_cache_has_no_objects_and_no_refusal_of_a_kind_that_is_no_longer_served(
     sim: ClusterSim,
 ) -> None:
     sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a", "labels": {"team": "x"}}})

@@ -45,7 +45,7 @@ class Ground:
 
 
 class Until(NamedTuple):
-    """The end of a reconcile that waits for a future. The future is done or cancelled at the time *seconds*."""
+    """The end of a reconcile that waits for a future. At *seconds*, the future gets a result or is *cancelled*."""
 
     seconds: float
     cancelled: bool = False
@@ -63,7 +63,7 @@ End = Result | Exception | Until
 
 
 class Script:
-    """A reconcile function that ends in the given ways in order, repeats the last one, and records its times."""
+    """A reconcile function that ends in the given ways in order, repeats the last one, and records when it was run."""
 
     def __init__(self, *ends: End) -> None:
         self.ends = list(ends)
@@ -135,7 +135,7 @@ def test_the_result_of_a_reconcile_decides_when_its_key_is_reconciled_again(
 
 
 @in_virtual_time
-async def test_retry_refused_reconciles_only_the_keys_whose_latest_error_a_retry_cannot_fix() -> None:
+async def test_retry_refused_reconciles_at_once_only_the_keys_whose_latest_error_somebody_has_to_fix() -> None:
     for end, times in ((PATIENTLY, [0, 3, 4, 9]), (X, [0, 1, 3, 7])):
         script = Script(end)
         ground = Ground(script, PATIENT)
@@ -212,7 +212,7 @@ def test_a_change_that_is_announced_during_a_successful_reconcile_is_not_lost(
 def test_an_error_is_logged_when_it_begins_when_its_words_change_and_when_it_ends(
     ends: Sequence[End], lines: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Read an exclamation mark in the table as a traceback."""
+    """In the table, an exclamation mark after a level stands for a traceback in the log."""
     caplog.set_level(logging.DEBUG, "tsoperator")
     times_of(*ends)
     assert [f"{level}{'!' * traceback}" for level, traceback in levels(caplog)] == lines.split()
@@ -326,7 +326,7 @@ def test_the_metrics_count_the_reconciles_by_outcome() -> None:
 
 
 @in_virtual_time
-async def test_the_metrics_show_how_many_keys_wait_or_are_reconciled_and_how_long_this_takes() -> None:
+async def test_the_metrics_show_the_numbers_and_the_times_of_waiting_keys_and_of_running_reconciles() -> None:
     async def reconcile(_key: Key) -> Result:
         await asyncio.sleep(10)
         return DONE

@@ -194,5 +194,5 @@ def test_a_child_that_is_being_deleted_is_left_alone() -> None:
     assert write_for(desired(), deleting(live({"clusterIP": "1"}))) is None
 
 
-def test_the_earliest_of_several_times_ignores_times_that_are_none() -> None:
+def test_the_earliest_of_several_times_is_chosen_from_those_that_are_not_none() -> None:
     assert [earliest(), earliest(None), earliest(7.0, None, 5.0), earliest(0.0, 5.0)] == [None, None, 5.0, 0.0]

@@ -97,7 +97,7 @@ class EventServer:
         self.writes += 1
 
 
-def test_an_event_is_in_the_namespace_of_its_object_or_in_default() -> None:
+def test_an_event_is_in_the_namespace_of_its_object_or_else_in_the_namespace_default() -> None:
     server, cluster = EventServer(), EventServer()
     run(server.tell())
     assert server.event["metadata"].pop("name").startswith("db.")
@@ -147,7 +147,7 @@ async def test_an_event_that_differs_from_an_earlier_event_in_one_field_is_writt
 
 
 @in_virtual_time
-async def test_the_count_of_an_event_goes_on_after_a_restart_and_a_lost_event_is_created_again() -> None:
+async def test_the_count_of_an_event_goes_on_after_a_restart_and_an_event_that_was_deleted_is_created_again() -> None:
     server = EventServer()
     await server.repeat(0)
     server.restart()

@@ -37,12 +37,12 @@ def test_the_time_for_which_the_changes_of_a_key_are_gathered_grows_during_a_bur
 
 
 class Name(str):
-    """A name to which a test can keep a weak reference, to see whether it is still remembered."""
+    """A text to which a weak reference is possible, by which the test sees when the gatherer has forgotten the text."""
 
     __slots__ = ("__weakref__",)
 
 
-def test_the_burst_of_one_key_delays_no_other_key_and_is_forgotten_at_its_end() -> None:
+def test_a_gatherer_delays_no_other_key_during_a_burst_of_one_key_and_forgets_that_key_after_the_burst() -> None:
     clock, name = Clock(0), Name("a")
     gatherer = Gatherer(GROWING, clock)
     delays = [gatherer.delay(Key("", name))]

@@ -19,7 +19,7 @@ def child(**metadata: Any) -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "ts", **metadata}, "spec": {"a": 1}}
 
 
-def test_given_labels_and_annotations_are_added_and_listed_but_replace_none_of_the_childs_own() -> None:
+def test_given_labels_and_annotations_are_added_and_noted_in_an_annotation_unless_the_child_has_its_own() -> None:
     own = child(labels={"team": "ours"}, annotations={"note": "ours"})
     made = with_given(own, {"team": "web", "tier": "1"}, {"note": "x", "example.org/note": "x"})
     assert labels(made) == {"team": "ours", "tier": "1"}
@@ -69,7 +69,7 @@ def test_a_changed_label_of_a_class_leaves_the_spec_of_the_child_as_it_is() -> N
     assert (labels(made), made["spec"]) == ({"team": "db"}, {"a": 1, "restarted": "by hand"})
 
 
-def test_labels_that_another_operator_took_from_the_class_are_listed_as_given_without_other_changes() -> None:
+def test_a_label_that_another_operator_copied_from_the_class_is_noted_as_given_and_the_spec_stays_unchanged() -> None:
     theirs = stored(child(labels={"team": "web"}))
     theirs["spec"] = {"a": 1, "restarted": "by hand"}
     made = written(with_given(child(), {"team": "web"}, {}), theirs)

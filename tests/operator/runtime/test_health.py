@@ -21,7 +21,7 @@ def breaks() -> str:
 
 
 async def fetch(address: str, path: str, accept: str = "*/*") -> tuple[int, str, str]:
-    """Return the status, the text and the content type of an answer."""
+    """Ask for *path* in a format that *accept* allows; return the answer's status, text and content type."""
     async with (
         asyncio.timeout(30),
         aiohttp.ClientSession() as session,
@@ -76,7 +76,7 @@ class Samples(Collector):
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
-async def test_the_metrics_page_is_that_of_the_prometheus_client_but_lets_other_tasks_run_meanwhile(
+async def test_other_tasks_run_while_the_metrics_page_is_encoded_as_the_prometheus_client_encodes_it(
     kind: str,
 ) -> None:
     registry, turns = CollectorRegistry(), Counter[str]()
@@ -99,7 +99,7 @@ async def count_proxies() -> Metric:
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
-async def test_the_metrics_page_shows_the_metrics_of_the_registry_and_those_counted_for_the_request(
+async def test_the_metrics_page_shows_the_metrics_of_the_registry_and_metrics_that_are_counted_at_each_request(
     kind: str,
 ) -> None:
     registry = CollectorRegistry()

@@ -28,7 +28,7 @@ def running(container: str, name: str = "operator") -> Object:
 
 
 def end(container: str | None = NOTE.container, at: str | None = "2030-01-01T00:00:05Z") -> Object:
-    """Return the state of a container that ended at the time *at*."""
+    """Return the state of the container with the ID *container*, which ended at the time *at*."""
     return {"terminated": {"exitCode": 137, "containerID": container, "finishedAt": at}}
 
 
@@ -65,7 +65,7 @@ def test_a_leader_has_ended_if_the_kubelet_reports_the_end_of_its_container(foun
     ],
     ids=["gone", "replaced", "gone for less", "its token may outlast the Pod", "there"],
 )
-def test_a_leader_has_ended_if_its_pod_has_been_gone_for_the_seconds_that_it_wrote_onto_the_lease(
+def test_a_leader_has_ended_if_its_pod_has_been_gone_for_as_many_seconds_as_the_lease_says(
     gone_seconds: int, gone_for: float, found: Object | None, why: str
 ) -> None:
     note = LeaderPlace("a_1", "a", "uid-a", "containerd://a1", gone_seconds)
@@ -141,7 +141,7 @@ class Leader:
 
 
 class Scene:
-    """A leader in one Pod, and a standby in another Pod, which begins 1 s after the leader."""
+    """A leader in one Pod, and a standby in another Pod. The standby begins 1 s after the leader."""
 
     def __init__(self) -> None:
         self.server, self.diary = LeaseServer(), Diary()
@@ -184,7 +184,7 @@ async def test_a_standby_leads_as_soon_as_the_status_of_the_leaders_pod_shows_th
 
 @in_virtual_time
 async def test_an_annotation_about_the_earlier_container_does_not_prove_the_end_of_the_leader() -> None:
-    """Use a kubelet that reports late: the process in the second container takes the first one for its own."""
+    """Use a kubelet that reports late, so that a process in the second container believes it is in the first one."""
     scene = Scene()
     place = OperatorPod(scene.server, "a", lag=10)
     await asyncio.sleep(11)
@@ -246,7 +246,7 @@ async def test_a_pod_of_the_leader_that_reappears_counts_as_never_gone() -> None
 
 @in_virtual_time
 async def test_a_new_process_counts_the_seconds_without_the_leaders_pod_from_its_first_read_of_the_lease() -> None:
-    """End the leader with its Pod before the process begins, as when the chart was uninstalled."""
+    """End the leader and its Pod before the new process begins, as when somebody uninstalls the chart."""
     scene = Scene()
     await scene.begin()
     await asyncio.sleep(6)

@@ -91,7 +91,7 @@ class Book:
         return self.told()
 
     def reported(self, before: Object | None, after: Object, plan: Plan) -> list[str]:
-        """Tell the journal that the status of the object has changed, and return the lines that it logs."""
+        """Tell the journal that *plan* replaces the status *before* by *after*, and return the lines that it logs."""
         self.log.clear()
         self.journal.reported(parent(status=before), after, plan)
         return self.told()
@@ -256,7 +256,7 @@ def test_only_a_warning_event_is_logged_as_a_warning(book: Book) -> None:
         (None, Plan(notes=[LEFT_OUT]), ["LeftOut: path /a", "no longer Invalid"]),
     ],
 )
-def test_a_refusal_has_not_ended_while_a_condition_repeats_it_or_the_plan_does_not_name_all_faults(
+def test_a_refusal_has_ended_only_if_no_condition_repeats_it_and_a_whole_plan_does_not_name_it(
     before: Object | None, then: Plan, words: list[str], book: Book
 ) -> None:
     book.carried_out(Plan(notes=[INVALID]))
@@ -371,7 +371,9 @@ def test_the_log_has_one_line_for_each_plan_at_debug_level(plan: Plan, words: st
     assert book.told() == [f"plan: {words}"]
 
 
-def test_the_log_leaves_out_an_existing_finalizer_and_a_plan_without_parent_and_steps(book: Book) -> None:
+def test_the_log_has_no_line_for_an_empty_plan_of_a_missing_parent_and_no_step_for_an_existing_finalizer(
+    book: Book,
+) -> None:
     book.log.set_level(logging.DEBUG, "tsoperator")
     book.journal.planned(parent(metadata={"finalizers": [FINALIZER]}), Plan(hold=FINALIZER))
     book.journal.planned({}, Plan())

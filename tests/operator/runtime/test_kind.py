@@ -77,7 +77,7 @@ async def ground(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
         yield made
 
 
-async def test_the_plan_of_a_reconcile_can_depend_on_the_answer_to_a_question(sim: ClusterSim, ground: Ground) -> None:
+async def test_a_decision_can_ask_a_question_and_make_its_plan_from_the_answer(sim: ClusterSim, ground: Ground) -> None:
     async def ask() -> str:
         return "two keys"
 
@@ -87,7 +87,7 @@ async def test_the_plan_of_a_reconcile_can_depend_on_the_answer_to_a_question(si
     assert ground.called == ["acted lab 3", "reported lab 3"]
 
 
-async def test_the_function_reported_of_a_kind_is_not_called_if_the_write_of_the_status_fails(
+async def test_the_function_that_a_kind_runs_after_a_report_is_not_called_if_the_status_cannot_be_written(
     sim: ClusterSim, ground: Ground
 ) -> None:
     sim.faults.fail(Failure(403, verb="update", plural="tailnets"))

@@ -304,7 +304,7 @@ async def lost(leading: Awaitable[None]) -> str:
 
 
 class Life(NamedTuple):
-    """The life of a candidate: the fates of its requests, the seconds of work and of stopping, and a crash or none."""
+    """The life of a candidate: its requests' *fates*, how long its *work* and its *stop* take, and if it *crashes*."""
 
     fates: list[Fate]
     work: float

@@ -75,7 +75,7 @@ class Hanging(Noting):
 
 
 class Table:
-    """Devices by name: a feed beside the cache."""
+    """A feed of devices, which stand for things outside the cache. `put` adds a device, and tells the listeners."""
 
     def __init__(self, *names: str) -> None:
         self.names = {*names}
@@ -131,7 +131,9 @@ def holder(sim: ClusterSim) -> str:
     return lease["spec"]["holderIdentity"] if lease else ""
 
 
-async def test_a_comparison_gets_the_old_and_the_new_object_at_each_change(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_mapper_that_compares_objects_gets_the_old_and_the_new_object_at_each_change(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     def team(obj: Object | None) -> str:
         return labels(obj)["team"] if obj else "none"
 

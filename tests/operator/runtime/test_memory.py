@@ -40,7 +40,7 @@ def test_the_memory_keeps_a_fact_until_its_object_is_gone(
     assert [*memory.facts()] == (["a fact"] if stays else [])
 
 
-def test_facts_about_objects_of_several_kinds_are_forgotten_one_by_one() -> None:
+def test_a_fact_about_an_object_of_any_kind_is_forgotten_when_the_object_is_gone_or_the_fact_becomes_none() -> None:
     cache = Shown(DB, WEB, POD)
     memory = Memory[str](cache)
     for obj in (DB, WEB, POD):

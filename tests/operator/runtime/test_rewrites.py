@@ -145,7 +145,7 @@ def test_another_writer_that_has_reverted_nothing_for_an_hour_is_forgotten() -> 
     assert begun.set_back().who == ""
 
 
-def test_an_object_in_its_version_before_a_rewrite_counts_as_no_revert_while_the_cache_can_lag() -> None:
+def test_an_old_version_that_the_cache_can_show_soon_after_a_rewrite_counts_as_no_revert() -> None:
     begun = fight()
     assert begun.look(*FIELDS) == Reverts(wait=LAG)
     assert begun.look() == Reverts()

@@ -169,7 +169,7 @@ IGNORED = LastingWarning("IgnoredAnnotation", "misspelt", datetime(2026, 1, 1, t
         ([FAILED], [IGNORED, HELD], ("failed", "ProxyFailed", "refused; another device; misspelt", None)),
     ],
 )
-def test_a_row_with_a_lasting_warning_is_failed_and_shows_the_words_of_a_failed_condition_first(
+def test_a_lasting_warning_makes_a_row_failed_and_its_words_follow_those_of_a_failed_condition(
     conditions: list[Object], warnings: list[LastingWarning], wanted: tuple[str | None, ...]
 ) -> None:
     service = {**egress(), "status": {"conditions": conditions}}
@@ -202,7 +202,7 @@ def test_an_object_that_asks_for_nothing_has_a_row_only_if_something_is_wrong_wi
     assert (row["verdict"], "role" in row) == ("failed", False)
 
 
-def test_an_ingress_of_another_ingress_class_has_no_role_in_the_report() -> None:
+def test_the_role_of_an_ingress_of_another_ingress_class_is_empty_in_the_report() -> None:
     spec = {**ingress()["spec"], "ingressClassName": "nginx"}
     assert [role_of({**ingress(), "spec": each}, settings()) for each in (ingress()["spec"], spec)] == ["ingress", ""]
 
@@ -222,7 +222,7 @@ SERVICES = (
 
 
 @pytest.mark.parametrize("chosen", [settings(), settings(default_load_balancer=True)])
-def test_a_service_has_a_role_in_the_report_if_the_operator_serves_it(chosen: Settings) -> None:
+def test_the_role_of_a_service_in_the_report_says_how_the_operator_serves_the_service(chosen: Settings) -> None:
     for service in SERVICES:
         given = {**service, "spec": {"clusterIP": "10.96.0.7", **service["spec"]}}
         ask, role = parse(given, chosen), role_of(given, chosen)

@@ -44,7 +44,10 @@ def splits(data: bytes) -> "st.SearchStrategy[list[bytes]]":
 
 
 def survives(make: Callable[[], Parser], pieces: Sequence[bytes]) -> None:
-    """Fail unless the parser forwards *pieces* unchanged until it refuses one, and stores at most `MOST_HELD` bytes."""
+    """Feed *pieces* to a new parser from *make*. Fail unless it forwards them unchanged until it refuses one.
+
+    Fail also if the parser holds more than `MOST_HELD` bytes at the end.
+    """
     parser, forwarded, came = make(), b"", b""
     for piece in pieces:
         came += piece

@@ -22,7 +22,7 @@ LIMITS = RecorderLimits(dial=5, probe=5, search=5, patience=5)
 
 
 def by_http2() -> bytes:
-    """Return the bytes that a recorder sends while it takes a recording by HTTP/2."""
+    """Return the bytes that a recorder sends over HTTP/2 while it receives a recording."""
     http = H2Connection(H2Configuration(client_side=False))
     client = H2Connection(H2Configuration(client_side=True))
     client.initiate_connection()

@@ -70,7 +70,7 @@ def test_each_output_and_each_new_terminal_size_becomes_a_line_of_a_recording() 
     assert cast.end(2.0) == b""
 
 
-def test_an_incomplete_character_is_replaced_at_the_end_of_a_recording() -> None:
+def test_an_incomplete_character_at_the_end_of_the_output_is_recorded_as_a_replacement_character() -> None:
     cast = Cast(USERS, SHELL, START)
     assert cast.output(0.5, 1, b"\xf0\x9f") == b""
     assert json.loads(cast.end(2.5)) == [2.5, "o", "\ufffd"]

@@ -67,7 +67,7 @@ def test_the_content_length_of_an_event_is_the_number_of_bytes_that_are_sent(siz
 
 
 class Deliveries:
-    """Two recorders in the tailnet, and the sending of events to them."""
+    """Two recorders in the tailnet. `send` sends an event to the first recorder at *addresses* that accepts it."""
 
     def __init__(self, tailscaled: LocalApiWithCallers, socket: Path) -> None:
         self.tailscaled = tailscaled

@@ -19,7 +19,7 @@ MOST = 256 << 10
 
 
 def opened(data: bytes) -> Callable[[], object]:
-    """Return a function that feeds *data* to a parser, which has already got the frames that open the streams."""
+    """Return a function that feeds *data* to a parser of SPDY in whose session the streams are open already."""
     parser = spdy.client()
     parser.feed(spdy.OPENING)
     return lambda: parser.feed(data)

@@ -26,7 +26,7 @@ QUICK = RecorderLimits(dial=0.2, probe=0.2, search=1.0, patience=0.3)
 
 
 class Recordings:
-    """Recorders in the tailnet, and searches for them."""
+    """A tailnet to which `have` adds recorders. `search` looks for one of them; `upload` begins an upload to one."""
 
     def __init__(self, tailscaled: LocalApiWithCallers, socket: Path, stack: AsyncExitStack) -> None:
         self.tailscaled = tailscaled
@@ -280,7 +280,7 @@ ACK = frame(0, b'{"ack":1}', 1) + frame(6, bytes(8))
     ],
     ids=["settings", "settings in two frames", "a head", "the rest of a head"],
 )
-def test_frames_of_a_recorder_that_would_cost_much_memory_are_refused(frames: list[bytes]) -> None:
+def test_a_recording_fails_if_its_recorder_sends_frames_that_would_cost_much_memory(frames: list[bytes]) -> None:
     limits = FrameLimits()
     for each in frames[:-1]:
         for at in range(len(each)):

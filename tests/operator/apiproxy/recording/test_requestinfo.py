@@ -17,7 +17,7 @@ POD = "/api/v1/namespaces/default/pods/web"
 
 
 def info(verb: str, resource: str, **more: Any) -> RequestInfo:
-    """Return the parts of a request for a *resource* of the core group. The path is filled in later."""
+    """Return the parts of a request for a *resource* of the core group. The path is empty: the test adds it."""
     given = {"api_prefix": "api", "parts": (resource,), **more}
     return RequestInfo(True, "", verb, api_version="v1", resource=resource, **given)
 

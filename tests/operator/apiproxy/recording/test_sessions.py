@@ -1,4 +1,4 @@
-"""Sessions and requests that have to be recorded because of grants, from a caller to an API server and a recorder."""
+"""The proxy records sessions and requests if the grants of the caller ask for it, tested from end to end."""
 
 import asyncio
 import base64
@@ -47,7 +47,7 @@ class Sessions:
         return self.ground.counts.recordings
 
     def grant(self, *, enforced: bool, events: bool = False) -> None:
-        """Give Alice a grant that names the recorder; *enforced* and *events* are those of the grant."""
+        """Give Alice a grant that names the recorder, with enforceRecorder=*enforced* and enableEvents=*events*."""
         who = user("alice@example.org", "system:masters")
         who["CapMap"][CAPABILITY].append(
             {"recorderAddrs": [ADDRESS], "enforceRecorder": enforced, "enableEvents": events}
@@ -55,7 +55,10 @@ class Sessions:
         self.ground.tailscaled.callers[ALICE] = who
 
     def answer(self, opening: bytes, *outputs: bytes, path: str = f"{POD}/exec") -> None:
-        """Let the API server send the first of *outputs* after it has got *opening*, the rest once `go_on` is set."""
+        """Let the API server answer a session at *path*: it reads as many bytes as *opening* has, and sends *outputs*.
+
+        It sends the first of *outputs* at once, and each of the others when `go_on` is set.
+        """
 
         def script(peer: Peer, head: bytes) -> None:
             upgrade = next(line for line in head.split(b"\r\n") if line.startswith(b"Upgrade:"))
@@ -75,7 +78,7 @@ class Sessions:
     async def session(
         self, target: str = f"{POD}/exec", upgrade: str = "SPDY/3.1"
     ) -> AsyncIterator[tuple[Connection, int]]:
-        """Open a session; yield the connection and the status of the answer."""
+        """Ask for a session at *target* by the protocol *upgrade*; yield the connection and the answer's status."""
         async with self.ground.connected() as caller:
             caller.send(f"POST {target} HTTP/1.1\r\nHost: k8s\r\nConnection: Upgrade\r\nUpgrade: {upgrade}\r\n\r\n")
             status, headers = await caller.head()
@@ -108,7 +111,7 @@ async def hurried(ground: Ground) -> AsyncIterator[Sessions]:
 
 
 class Protocol(NamedTuple):
-    """A session by one protocol: the bytes that the client sends, and the API server's frames with *outputs*."""
+    """A session by the protocol *upgrade*: the client sends *opening*, perhaps *resize*, and the server *outputs*."""
 
     upgrade: str
     opening: bytes
@@ -202,7 +205,9 @@ async def test_an_answer_without_an_upgrade_is_forwarded_and_not_recorded(sessio
     assert sessions.recorder.requests == ["HEAD /v2/record"]
 
 
-async def test_an_incomplete_last_frame_of_the_api_server_is_forwarded_when_its_side_ends(sessions: Sessions) -> None:
+async def test_an_incomplete_last_frame_of_the_api_server_is_forwarded_when_the_api_server_stops_sending(
+    sessions: Sessions,
+) -> None:
     sessions.grant(enforced=True)
     sessions.answer(OPENING, data_frame(1, b"last") + b"\0\0\0")
     async with sessions.session() as (caller, _):
@@ -210,7 +215,9 @@ async def test_an_incomplete_last_frame_of_the_api_server_is_forwarded_when_its_
         assert await caller.rest() == data_frame(1, b"last") + b"\0\0\0"
 
 
-async def test_an_incomplete_last_frame_of_the_client_is_forwarded_when_its_side_ends(sessions: Sessions) -> None:
+async def test_an_incomplete_last_frame_of_the_client_is_forwarded_when_the_client_stops_sending(
+    sessions: Sessions,
+) -> None:
     sessions.grant(enforced=True)
     sessions.answer(OPENING + b"\0\0\0", data_frame(1, b"last"))
     async with sessions.session() as (caller, _):
@@ -443,7 +450,7 @@ LONG = 3 * (1 << 20) + 1
 
 
 @pytest.mark.parametrize("length", [f"Content-Length: {LONG}", "Transfer-Encoding: chunked"])
-async def test_a_request_with_a_body_that_is_too_long_is_refused_or_is_recorded_without_the_body(
+async def test_a_request_with_a_too_long_body_is_refused_if_it_must_be_recorded_or_else_recorded_without_the_body(
     sessions: Sessions, length: str
 ) -> None:
     head = f"PUT {POD} HTTP/1.1\r\nHost: k8s\r\n{length}\r\n\r\n".encode()

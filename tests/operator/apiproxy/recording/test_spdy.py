@@ -202,7 +202,7 @@ def test_the_number_of_streams_that_a_client_can_open_is_limited() -> None:
         parser.feed(opener.frame((TYPE, b"stderr"), stream=65))
 
 
-def test_a_terminal_size_with_a_missing_number_and_two_terminal_sizes_in_one_message_are_read() -> None:
+def test_all_terminal_sizes_in_one_message_are_read_even_if_a_size_lacks_a_number() -> None:
     parser = client()
     parser.feed(OPENING)
     sent = data_frame(5, b'{"WIDTH":3,"height":null} {"Width":1,"Height":2}') + data_frame(5, b"")
@@ -229,7 +229,9 @@ def test_the_parser_forwards_random_bytes_unchanged_or_refuses_them(start: bytes
         ("80030001 00000008 6162", b""),
     ],
 )
-def test_a_notice_to_the_user_completes_a_begun_frame_or_is_a_frame_of_its_own(before: str, expected: bytes) -> None:
+def test_a_notice_to_the_user_is_written_into_an_unfinished_frame_or_else_into_a_frame_of_its_own(
+    before: str, expected: bytes
+) -> None:
     parser = server()
     parser.feed(bytes.fromhex(before))
     assert parser.notice()(b"\r\nend") == expected

@@ -179,7 +179,9 @@ def test_the_parser_forwards_random_bytes_unchanged_or_refuses_them(start: bytes
         ("89 04 61", b""),
     ],
 )
-def test_a_notice_to_the_user_completes_a_begun_frame_or_is_a_frame_of_its_own(before: str, expected: bytes) -> None:
+def test_a_notice_to_the_user_is_written_into_an_unfinished_frame_or_else_into_a_frame_of_its_own(
+    before: str, expected: bytes
+) -> None:
     parser = server()
     parser.feed(bytes.fromhex(before))
     assert parser.notice()(b"end") == expected

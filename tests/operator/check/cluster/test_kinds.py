@@ -96,7 +96,7 @@ def test_the_finding_for_a_webhook_without_a_pod_names_the_resources_that_it_sto
     assert all(words in found for words in (about, "Service policies/gate has no ready Pod", cure))
 
 
-def test_a_check_counts_the_webhooks_that_the_api_server_asks_and_finds_the_services_of_webhooks() -> None:
+def test_a_webhook_with_a_url_is_counted_in_the_finding_but_has_no_service() -> None:
     remote = webhook(clientConfig={"url": "https://gate.example.org"})
     found = [configuration(webhook()), configuration(remote), {**configuration(remote), "webhooks": None}]
     assert webhook_services(found) == {SERVICE}

@@ -143,7 +143,9 @@ def test_the_finding_for_a_device_with_a_fault_names_the_device(device: Device |
 
 
 @pytest.mark.parametrize("connected", [True, None])
-def test_a_device_is_no_fault_unless_the_control_server_says_that_the_device_is_offline(connected: bool | None) -> None:
+def test_a_device_counts_as_online_unless_the_control_server_says_that_the_device_is_offline(
+    connected: bool | None,
+) -> None:
     (found,) = check_devices(proxies(), {"": {"n1": replace(DEVICE, connected=connected)}})
     assert found.words == "devices of proxies that are in the tailnet and online: 1 of 1"
 
