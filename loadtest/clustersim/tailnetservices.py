@@ -73,12 +73,12 @@ class HostDevice(Protocol):
 
 
 class TailscaleServices:
-    """The Services of a tailnet with the *domain*, whose *devices* can host them. A test can change the attributes.
+    """The Tailscale Services of one tailnet: *domain* is the domain of its names, and *devices* can host the Services.
 
-    *approvers* is the table ``autoApprovers.services`` of the policy: by the name of a Service or one of its tags, the
-    tags of the devices that are allowed to host it; None approves every host. Unless *lists_annotations* is true, the
-    API shows the annotations of a Service only in its answer about this one Service. *changed* is called at each
-    change.
+    *changed* is called at each change. A test can set two attributes. *approvers* is the table
+    ``autoApprovers.services`` of the policy: it maps the name or a tag of a Service to the tags of the devices that are
+    allowed to host it. If it is None, every host is approved. If *lists_annotations* is false, the API leaves out the
+    annotations when it lists all Services, and shows them only when it is asked for one Service.
     """
 
     def __init__(

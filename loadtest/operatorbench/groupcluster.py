@@ -124,7 +124,7 @@ class GroupCluster:
         return there.issuperset(entry_name(Key(USERS, name)) for name in names)
 
     async def all_report(self) -> None:
-        """Let all proxies `report` at once."""
+        """Call `report` for all proxies at the same time."""
         async with asyncio.TaskGroup() as tasks:
             for proxy in proxies_of(*GROUPS):
                 tasks.create_task(self.report(proxy))

@@ -69,12 +69,14 @@ class Costs(NamedTuple):
 
 
 class Sessions(NamedTuple):
-    """The costs of sessions: CPU seconds of `exec cat`, ms for the echo of a key, and bytes of an idle session."""
+    """The costs of sessions through one API server proxy."""
 
     cpu: float
+    """The CPU seconds of all containers for `exec cat`."""
     program: float
     """The CPU seconds of the container with the program that forwards the session."""
     key: float
+    """The milliseconds until a pressed key is echoed."""
     memory: float
     """The bytes of memory that an idle session costs in all containers."""
 

@@ -380,7 +380,7 @@ RECORDER = Owner("recorder", Key("", "rec")).labels
         ({}, "rec-0.tail1234.ts.net", "", ""),
     ],
 )
-def test_the_state_of_a_recorder_has_the_name_of_its_device_and_its_login_server(
+def test_the_state_of_a_recorder_has_the_name_of_its_device_and_the_control_server(
     labels: dict[str, str], login_name: str, fqdn: str, url: str
 ) -> None:
     profile = {"ControlURL": "https://control.example.org/", "Config": {"UserProfile": {"LoginName": login_name}}}

@@ -1,4 +1,4 @@
-"""The validity of certificates."""
+"""The times from which and until which a certificate is valid, as they are read from its PEM text."""
 
 import base64
 from datetime import UTC, datetime, timedelta

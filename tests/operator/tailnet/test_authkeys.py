@@ -130,7 +130,7 @@ async def hasty(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
         yield made
 
 
-async def test_every_replica_of_a_new_proxy_gets_an_auth_key_of_its_own_that_the_log_does_not_contain(
+async def test_every_replica_of_a_new_proxy_gets_its_own_auth_key_and_no_auth_key_is_logged(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", "tsoperator.tailnet.authkeys")

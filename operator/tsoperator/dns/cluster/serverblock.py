@@ -77,7 +77,7 @@ def marked_block(stub: StubDomain, at: Listening, owner: str) -> str:
 
 
 def server_block(stub: StubDomain, at: Listening = EVERYWHERE) -> str:
-    """Return our server block for *stub*, which listens at *at*, without comment lines and without a final newline."""
+    """Return our server block, which listens at *at*, for *stub*, without comment lines and without a final newline."""
     names = " ".join(f"{zone}:{port}" if port else zone for zone in stub.zones for port in at.ports)
     lines = [
         f"{names} {{",

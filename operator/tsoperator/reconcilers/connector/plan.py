@@ -153,7 +153,7 @@ def _status(ask: Ask, devices: Sequence[ReportedDevice]) -> Object:
 
 
 def _joined(devices: Sequence[ReportedDevice]) -> str:
-    """Return words for the names and addresses of *devices* in the tailnet; empty if none has joined it."""
+    """Return a text with the names and addresses of *devices* in the tailnet; empty if none has joined it."""
     words = device_words([(each.fqdn, each.ips) for each in devices if each.fqdn])
     return f"it is in the tailnet as {words}" if words else ""
 

@@ -175,10 +175,11 @@ def _may_split(dnsconfig: Object, nameserver: Object | None, settings: Settings,
 
 
 def _documents(parts: list[Part], live: _Live, render: Render) -> list[str]:
-    """Return the documents to write: an unchanged document keeps its serial, and a changed one gets the next serial.
+    """Return the wanted document of each part, with its serial.
 
-    The next serial follows the newest serial of all documents. After the highest possible serial comes 1 again, which
-    every document gets.
+    A document that hasn't changed keeps its serial. All others get the next serial: one more than the newest serial of
+    the live documents. The serial after the highest possible one is 1. Then all documents get serial 1, even those that
+    haven't changed.
     """
     serial = (live.serial + 1) % SERIALS or 1
     texts = []

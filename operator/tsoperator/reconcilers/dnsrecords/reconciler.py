@@ -184,7 +184,10 @@ class _View:
         self._canaries = {*wanted}
 
     def _proxy(self, key: Key) -> NamedProxy | None:
-        """Return the proxy whose Service is named *key*; None if no such proxy exists, or if it can't have a name."""
+        """Return the proxy behind the Service *key*; None if there is no such Service, or no proxy for a record.
+
+        Only the proxies of Services and Ingresses can have records.
+        """
         service = self._cache.get(SERVICE, key)
         owner = self._owner(service) if service else None
         if service is None or owner is None:

@@ -134,7 +134,10 @@ def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Setti
 
 
 def plan_deletion(ask: Ask, observed: Observed) -> Plan:
-    """Return the plan with the next step of removing a Recorder; the garbage collector removes the rest."""
+    """Return the plan with the next steps of the removal of a Recorder's proxy.
+
+    Kubernetes' garbage collector deletes the children that are left when the Recorder is gone.
+    """
     if holds_nothing(ask.obj, observed.children):
         return Plan()
     report, reasons = partial(_refused, ask), (NO_TAILNET, TERMINATING)

@@ -252,7 +252,7 @@ def test_new_pods_of_an_apiserver_group_have_nothing_that_the_go_operators_pods_
     assert spec["minReadySeconds"] == 10
 
 
-def test_a_class_adds_its_variables_and_ports_after_those_of_an_apiserver_group() -> None:
+def test_the_variables_and_ports_of_a_class_come_after_those_of_an_apiserver_group() -> None:
     given = {"metrics": {"enable": True}, "useLetsEncryptStagingEnvironment": True}
     class_ = live_proxy_class(spec=given, ready=True)
     group = kapi(spec={"proxyClass": "prod"})
