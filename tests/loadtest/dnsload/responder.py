@@ -43,12 +43,16 @@ def answer_well(number: int, query: bytes, address: str = ADDRESS) -> bytes | No
 
 
 class _Datagrams(asyncio.DatagramProtocol):
-    """A UDP server that answers each query with the result of *respond*, after *delay* seconds."""
+    """A UDP server that answers each query with the result of *respond*, after *delay* seconds.
 
-    def __init__(self, respond: Respond, delay: float, copies: int) -> None:
+    It ignores queries that don't come from the address *client*, unless that is empty.
+    """
+
+    def __init__(self, respond: Respond, delay: float, copies: int, client: str) -> None:
         self._respond = respond
         self._delay = delay
         self._copies = copies
+        self._client = client
         self._count = 0
         self._transport: Any = None
 
@@ -56,6 +60,8 @@ class _Datagrams(asyncio.DatagramProtocol):
         self._transport = transport
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        if self._client not in ("", addr[0]):
+            return
         self._count += 1
         answer = self._respond(self._count, data)
         if answer is None:
@@ -70,14 +76,15 @@ class _Datagrams(asyncio.DatagramProtocol):
 
 @asynccontextmanager
 async def udp_responder(
-    respond: Respond = answer_well, delay: float = 0, copies: int = 1, port: int = 0
+    respond: Respond = answer_well, delay: float = 0, copies: int = 1, port: int = 0, client: str = ""
 ) -> AsyncIterator[Target]:
     """Run a UDP server on loopback at *port*, or at a free port if *port* is 0, and yield its address.
 
     After *delay* seconds, it answers each query *copies* times with the result of *respond*, unless that is None.
+    If *client* isn't empty, it ignores queries from other addresses.
     """
     transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-        lambda: _Datagrams(respond, delay, copies), local_addr=("127.0.0.1", port)
+        lambda: _Datagrams(respond, delay, copies, client), local_addr=("127.0.0.1", port)
     )
     try:
         yield Target(*transport.get_extra_info("sockname"))
@@ -128,16 +135,23 @@ async def relay_of_tens() -> AsyncIterator[Tens]:
 
 @asynccontextmanager
 async def tcp_responder(
-    respond: Respond = answer_well, close_after: int | None = None, connected: Callable[[int], object] = id
+    respond: Respond = answer_well,
+    close_after: int | None = None,
+    connected: Callable[[int], object] = id,
+    client: str = "",
 ) -> AsyncIterator[Target]:
     """Run a server that answers by TCP. A connection ends after *close_after* queries.
 
-    At each new connection, the server calls *connected* with the number of queries that it has received so far.
+    If *client* isn't empty, the server closes connections from other addresses without an answer. At each new
+    connection, the server calls *connected* with the number of queries that it has received so far.
     """
     count = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal count
+        if client not in ("", writer.get_extra_info("peername")[0]):
+            writer.close()
+            return
         connected(count)
         answered = 0
         try:

@@ -90,6 +90,9 @@ async def test_queries_to_a_closed_port_count_as_lost_and_as_refused(engine: str
     assert (report.latency.p50, report.latency.max) == pytest.approx((200, 200), rel=2e-3)
 
 
+SOURCE = "127.0.0.2"
+
+
 @pytest.mark.parametrize("pace", [("--rate", "300"), ("--concurrency", "4"), ("--concurrency", "4", "--tcp")])
 async def test_dnsload_with_a_source_address_asks_each_question_once_in_each_pass(
     engine: str, tmp_path: Path, pace: tuple[str, ...]
@@ -100,8 +103,8 @@ async def test_dnsload_with_a_source_address_asks_each_question_once_in_each_pas
         asked.append(str(dns.message.from_wire(query).question[0].name))
         return answer_well(number, query)
 
-    from_there = ("--passes", "3", "--source", "127.0.0.1")
-    async with (tcp_responder if "--tcp" in pace else udp_responder)(note) as target:
+    from_there = ("--passes", "3", "--source", SOURCE)
+    async with (tcp_responder if "--tcp" in pace else udp_responder)(note, client=SOURCE) as target:
         report = (await conduct(engine, target, tmp_path, *pace, *from_there)).report
     assert (report.totals.sent, report.totals.answered, report.failures) == (15, 15, [])
     assert Counter(asked) == {f"{name}.": 3 for name in NAMES}
