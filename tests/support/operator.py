@@ -78,7 +78,8 @@ _LOOKS = 3  # tries on a real cluster: the operator reacts to late changes by th
 _PACE = ProbePace(rest=0.01)  # less than `QUIET`, so that the nameserver's answers count as the operator's work
 _REAL_PACE = replace(_PACE, backoff=Backoff(0.05, 0.05))  # also after a round that saw the old records
 _TOGETHER = 0.01  # s in which several changes cause only one look, because each look costs time
-_LOOK_AGAIN = 0.05  # s until a condition that no change of the cluster announces is looked at again
+_LOOK_AGAIN = 0.05  # s between the first looks at a condition that no change of the cluster announces
+_LATER = 0.1  # the later looks are this part of the time since the first look apart
 
 _NAMESERVER = ((objects.DEPLOYMENT, "nameserver"), (objects.SERVICE, "nameserver"))
 _OTHERS = (objects.NODE, objects.POD, objects.REPLICASET, objects.ENDPOINTSLICE)  # never written by the operator
@@ -353,11 +354,13 @@ class World:
         """
         value: Any = "nothing"
         patience = self.patience if timeout is None else timeout
+        now = asyncio.get_running_loop().time
+        start = now()
         try:
             async with asyncio.timeout(patience):
                 with self.store.subscribe() as changes:
                     while not (value := await holds()):
-                        if await _within(_LOOK_AGAIN, changes.batch()):
+                        if await _within(max(_LOOK_AGAIN, _LATER * (now() - start)), changes.batch()):
                             await asyncio.sleep(_TOGETHER)
         except TimeoutError:
             raise AssertionError(f"not true within {patience:g} s; last: {value!r}") from None

@@ -113,8 +113,7 @@ async def updates(
 
     First a list yields a Listed. After it, a watch yields a Watching as it begins, and every change. When the watch
     ends, another watch resumes at the version that the first one has reached. The objects are listed again when the
-    server has forgotten that version, when its etcd was restored from a backup, and when the server has denied us
-    access and allows it again.
+    server has forgotten that version, when its etcd was restored from a backup, and after a denial has ended.
 
     *slim* returns the part to keep of an object in a list. An object from a watch is yielded as a whole.
     """

@@ -1,6 +1,5 @@
 """ProxyGroupPolicies on a cluster: the operator makes admission policies that enforce them."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import suppress
@@ -218,8 +217,7 @@ async def test_a_namespace_keeps_its_admission_policies_while_rbac_hides_its_pro
         assert not await teams.writes_when_left_alone()
         assert await enforced(teams, TEAM) == {"ingress": ["web"], "egress": ["web"]}
         teams.sim.faults.clear()
-        await asyncio.sleep(LOOK_AGAIN)
-        await teams.becomes(lambda: enforced(teams, TEAM), {"ingress": [], "egress": ["out"]})
+        await teams.becomes(lambda: enforced(teams, TEAM), {"ingress": [], "egress": ["out"]}, timeout=LOOK_AGAIN)
 
 
 @pytest.mark.simulated
@@ -254,8 +252,7 @@ async def updated() -> None:
         assert not await world.writes_when_left_alone()
         for kind in (SIM_POLICY, SIM_BINDING):
             world.sim.kinds.serve(kind)
-        await asyncio.sleep(LOOK_AGAIN)
-        await world.becomes(lambda: reason(world, mine), ENFORCED)
+        await world.becomes(lambda: reason(world, mine), ENFORCED, timeout=LOOK_AGAIN)
 
 
 @pytest.mark.simulated
@@ -269,8 +266,7 @@ async def test_a_policy_reports_that_the_operator_cannot_see_admission_policies_
         await cluster.becomes(lambda: reason(cluster, mine), "ProxyGroupPolicyFailed")
         assert "ClusterRole" in await message(cluster, mine)
         cluster.sim.faults.clear()
-        await asyncio.sleep(LOOK_AGAIN)
-        await cluster.becomes(lambda: reason(cluster, mine), ENFORCED)
+        await cluster.becomes(lambda: reason(cluster, mine), ENFORCED, timeout=LOOK_AGAIN)
 
 
 async def test_a_binding_of_somebody_else_stays_and_the_condition_of_the_policy_names_the_binding(
