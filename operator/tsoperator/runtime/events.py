@@ -119,7 +119,7 @@ class EventRecorder:
             return
         try:
             async with asyncio.timeout(CALL_TIMEOUT):
-                await self._write(obj, identity, seen.count, once=once)
+                await self._write(obj, identity, seen, once=once)
         except (KubeError, TimeoutError) as error:
             self._seen.pop(identity, None)  # it was not written, so the next one counts as the first
             self._log_failure(obj, reason, error)
@@ -143,13 +143,16 @@ class EventRecorder:
         seen.until = now + seen.quiet
         return seen
 
-    async def _write(self, obj: Object, identity: _Identity, count: int, *, once: bool) -> None:
-        """Create the event with this *identity*, or update it if it exists."""
-        event = self._event(obj, identity, count)
+    async def _write(self, obj: Object, identity: _Identity, seen: _Seen, *, once: bool) -> None:
+        """Create the event with this *identity*, or update it if it exists.
+
+        If an earlier process wrote the event, the count in *seen* goes on from the count in the API server.
+        """
+        event = self._event(obj, identity, seen.count)
         key = Key(event["metadata"]["namespace"], event["metadata"]["name"])
-        if count > 1:
+        if seen.count > 1:
             try:
-                await self._update(key, count)
+                await self._update(key, seen.count)
             except NotFound:  # the API server keeps events for an hour
                 await self._client.create(EVENT, event)
             return
@@ -158,8 +161,8 @@ class EventRecorder:
         except AlreadyExists:  # written by an earlier process
             if once:
                 return
-            stored = await self._client.get(EVENT, key)
-            await self._update(key, (stored.get("count") or 0) + 1)
+            seen.count += (await self._client.get(EVENT, key)).get("count") or 0
+            await self._update(key, seen.count)
 
     async def _update(self, key: Key, count: int) -> None:
         await self._client.patch(EVENT, key, {"count": count, "lastTimestamp": _rfc3339(self._wall())})
