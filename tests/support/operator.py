@@ -64,10 +64,11 @@ from tests.support.rbac import operators_rights
 NAMESPACE = "tailscale"
 """The operator's namespace."""
 
-QUIET = 0.5
+QUIET = 0.75
 """The seconds of a period in which the operator makes no request. After two such periods, it has settled.
 
-Most tests run in virtual time, so this costs little real time.
+Two periods take longer than the second for which the operator waits before it reports some conditions. Most tests run
+in virtual time, so this costs little real time.
 """
 
 PATIENCE = 30.0

@@ -114,7 +114,7 @@ def _missing_note(seen: ObservedCertificate) -> Note:
             f"there is no certificate of {seen.domain} yet: the proxy gets it at the first HTTPS request, which takes "
             f"some seconds; open https://{seen.domain}/"
         )
-        return Note("Normal", "CertificatePending", message)
+        return Note("Normal", "CertificatePending", message, once=True)  # an Ingress that nobody opens is no fault
     if seen.writer:
         what = f"Pod {seen.writer} has got no certificate of {seen.domain}: see what its log says of ACME"
     else:

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -35,6 +34,7 @@ from tsoperator.proxy.secret import BY_DEVICE, device_of, reported_id_of
 from tsoperator.proxy.workload import is_removed, login_url, proxy_login
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.clock import loop_time
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, OWNER_TYPES, Owner, is_named_after, owned_keys
@@ -120,7 +120,7 @@ class Proxies:
         applier: Applier,
         tailnets: Tailnets,
         settings: Settings,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = loop_time,
         suffixes: Callable[[], Suffixes] = Suffixes,
     ) -> None:
         """*clock* is monotonic. *suffixes* returns the known suffixes of MagicDNS names."""

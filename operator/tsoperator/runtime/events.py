@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 from tsoperator.api.names import COMPONENT
 from tsoperator.api.objects import EVENT, Key, Object, Resource
 from tsoperator.kube.errors import AlreadyExists, KubeError, NotFound
-from tsoperator.runtime.clock import utc_now
+from tsoperator.runtime.clock import loop_time, utc_now
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +93,7 @@ class EventRecorder:
         component: str = COMPONENT,
         instance: str = "",
         quiet: Quiet | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = loop_time,
         wall: Callable[[], datetime] = utc_now,
     ) -> None:
         self._client = client

@@ -1,12 +1,12 @@
 """The time for which changes that concern one key are gathered, so that a burst needs few reconciles."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Final
 
 from tsoperator.api.objects import Key
+from tsoperator.runtime.clock import loop_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ AT_ONCE: Final = Gathering(0.0)
 class Gatherer:
     """Decides how long to gather the changes that concern a key before the key is enqueued."""
 
-    def __init__(self, times: Gathering, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, times: Gathering, clock: Callable[[], float] = loop_time) -> None:
         self._times = times
         self._clock = clock
         self._windows: dict[Key, tuple[float, float]] = {}  # the end and the length of each key's latest window

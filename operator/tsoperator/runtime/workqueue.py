@@ -31,6 +31,9 @@ class Backoff:
         return min(self.first * 2.0**doublings, self.cap) * self.jitter()
 
 
+_SHORTEST_DELAY = 1e-6  # s: rounding can leave a tiny rest of a wait, and a timer for it would end too early again
+
+
 def _observe_nothing(_seconds: float) -> None:
     """Ignore a waiting time: the default of a queue that nobody measures."""
 
@@ -157,7 +160,7 @@ class WorkQueue:
             self.add(key)
             return
         loop = asyncio.get_running_loop()
-        due = loop.time() + seconds
+        due = loop.time() + max(seconds, _SHORTEST_DELAY)
         if timer := timers.get(key):
             if timer.due <= due:
                 return

@@ -1,7 +1,6 @@
 """The auth keys with which the replicas of proxies log in to a tailnet, for the first time or again."""
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -12,6 +11,7 @@ from tsoperator.kube.errors import NotFound
 from tsoperator.proxy.login import SECONDS_A_KEY, Keys, Login
 from tsoperator.proxy.replica import Replica, ReplicaSecrets
 from tsoperator.proxy.secret import Reissue, auth_key_of, device_id_of, reissue_of, slim
+from tsoperator.runtime.clock import loop_time
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import earliest
 from tsoperator.runtime.result import Pending
@@ -108,7 +108,7 @@ class AuthKeys:
         client: KubeClient,
         tailnet: TailnetClient,
         calls: Calls,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = loop_time,
     ) -> None:
         """*clock* counts seconds and never goes back."""
         self._client = client

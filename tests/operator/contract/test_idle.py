@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from clustersim.sim import SimOptions
 from tsoperator.api.objects import DNSCONFIG, resource_of
+from tsoperator.proxy.certificate import PATIENCE
 from tsoperator.runtime.manager import RESYNC
 
 from tests.operator.contract.kinds import KINDS, marks
@@ -46,6 +47,7 @@ async def idle_for(seconds: float) -> None:
     """Change nothing for that many *seconds*. Fail if the operator writes meanwhile, or misses a later change."""
     async with new_world(SimOptions(bookmark_interval=2 * RESYNC)) as world, running_operator(world):
         scenes = await populate(world)
+        await world.settled(after=PATIENCE)  # then an Event says that the certificate of an Ingress is missing
         rest_kubelets()
         assert not await world.writes_during(asyncio.sleep(seconds))
         for scene in scenes:

@@ -1,7 +1,6 @@
 """Gathers the facts about Ingresses that `plan` needs."""
 
 import logging
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
@@ -42,7 +41,7 @@ from tsoperator.reconcilers.ingress import plan as plans
 from tsoperator.reconcilers.ingress.ask import Ask, IngressMode, is_ours, parse
 from tsoperator.reconcilers.ingress.grouped import NOWHERE, Approval, AtGroups, may_lack_approval
 from tsoperator.reconcilers.proxies import Proxies, Seen
-from tsoperator.runtime.clock import utc_now
+from tsoperator.runtime.clock import loop_time, utc_now
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Comparison, Watches
 from tsoperator.runtime.memory import Memory
@@ -57,7 +56,7 @@ def ingresses(
     proxies: Proxies,
     hosting: HostingView,
     now: Callable[[], datetime] = utc_now,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = loop_time,
 ) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the `Kind` of Ingresses: each has a proxy of its own, or a ProxyGroup serves it.
 

@@ -1,7 +1,6 @@
 """Gathers the facts about the operator's own device that `plan` and `apiserverproxy` need."""
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -45,6 +44,7 @@ from tsoperator.reconcilers.operatordevice.deployment import placement
 from tsoperator.reconcilers.operatordevice.notices import reported_device
 from tsoperator.runtime import predecessor
 from tsoperator.runtime.cache import Cache, Source, only_identity
+from tsoperator.runtime.clock import loop_time
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.ownership import BY_OWNER, owner_of
@@ -281,11 +281,10 @@ class _View:
 class _ProxyView:
     """Gathers the facts about the API server proxy, and about the operator's own device, which serves it."""
 
-    def __init__(self, world: _World, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, world: _World) -> None:
         self._world = world
         self._cache = world.cache
         self._ask = ask = world.ask
-        self._clock = clock
         self._like: Object | None = None
         self._missing: MissingCertificate | None = None
         self._problem = ""  # of the plan that is being carried out
@@ -386,7 +385,7 @@ class _ProxyView:
         device = reported_device(state, pods)
         if state is None or device is None or not device.https_name:
             return None
-        now, certificate = self._clock(), certificate_of(state, device.https_name)
+        now, certificate = loop_time(), certificate_of(state, device.https_name)
         self._missing = missing(self._missing, device.https_name, certificate, now)
         missed_for = None if self._missing is None else now - self._missing.at
         return ObservedCertificate(device.https_name, certificate, self._world.now(), missed_for, has_class=False)

@@ -1,7 +1,6 @@
 """Gathers the facts about Services that `plan` needs."""
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -53,6 +52,7 @@ from tsoperator.reconcilers.service.ask import BY_DESTINATION, Ask, ServiceMode,
 from tsoperator.reconcilers.service.changes import GroupChanges
 from tsoperator.reconcilers.service.names import NamesView
 from tsoperator.reconcilers.service.view import PlacesView, Timers
+from tsoperator.runtime.clock import loop_time
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Comparison, Watches
 from tsoperator.runtime.memory import Memory
@@ -64,11 +64,9 @@ from tsoperator.tailnet.tailnet import OWN
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 
-def services(
-    proxies: Proxies, client: KubeClient, hosting: HostingView, clock: Callable[[], float] = time.monotonic
-) -> Kind[Seen[Ask, plans.Observed] | Plan]:
+def services(proxies: Proxies, client: KubeClient, hosting: HostingView) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the `Kind` of Services, which makes the proxies and the places of egress Services and exposed Services."""
-    view = _View(proxies, client, hosting, clock)
+    view = _View(proxies, client, hosting)
     kind = proxies.kind(SERVICE, view.watches, parse, view.look, plans, left=view.left)
     return replace(kind, acted=view.rewritten, indexes={SERVICE: {BY_DESTINATION: by_destination}})
 
@@ -84,16 +82,15 @@ def _both(one: _OldAndNew, other: _OldAndNew) -> _OldAndNew:
 class _View:
     """Gathers the facts about Services, and finds the Services that a change concerns."""
 
-    def __init__(self, proxies: Proxies, client: KubeClient, hosting: HostingView, clock: Callable[[], float]) -> None:
+    def __init__(self, proxies: Proxies, client: KubeClient, hosting: HostingView) -> None:
         self._proxies = proxies
         self._hosting = hosting
         self._client = client
-        self._clock = clock
         self._cache = proxies.cache
         self._rewrites = Memory[Rewrites](self._cache)
         self._timers = Timers(self._cache)
         self._settings = proxies.settings
-        self._view = PlacesView(self._cache, self._settings, clock)
+        self._view = PlacesView(self._cache, self._settings)
         self._changes = GroupChanges(self._cache)
         self._hosted = HostingChanges(self._cache, SERVICE)
         self._names = NamesView(self._cache, self._settings)
@@ -182,7 +179,7 @@ class _View:
             facts |= {*unused(ask.points_at, plans.current_place(ask, own_name, found), found)}
         if hosting is not None and hosting.advertising and lacks_approval(hosting):
             facts.add(hosted.UNAPPROVED)
-        return replace(found, ages=self._timers.ages(ask.service, facts, self._clock()))
+        return replace(found, ages=self._timers.ages(ask.service, facts, loop_time()))
 
     async def _reverts(self, ask: Ask, own_name: str, places: Places) -> Reverts:
         """Return how another writer keeps reverting an egress Service.

@@ -1,6 +1,5 @@
 """Lists the places of egress Services at ProxyGroups from the cache, and allocates ports of the proxies."""
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -37,6 +36,7 @@ from tsoperator.proxy.workload import proxy_device
 from tsoperator.reconcilers.service.ask import Ask, ServiceMode, parse
 from tsoperator.reconcilers.service.violations import group_violations
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.clock import loop_time
 from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, BY_OWNER, Owner
 from tsoperator.settings import Settings
@@ -78,7 +78,7 @@ class _Claim:
 class PlacesView:
     """Lists the places of a Service at ProxyGroups, from the cache."""
 
-    def __init__(self, cache: Cache, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, cache: Cache, settings: Settings, clock: Callable[[], float] = loop_time) -> None:
         """*clock* is monotonic."""
         self._cache = cache
         self._clock = clock

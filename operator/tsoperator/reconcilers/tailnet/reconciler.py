@@ -1,6 +1,5 @@
 """Tries the credentials of Tailnets, and registers the tailnets that can be used."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -36,6 +35,7 @@ from tsoperator.reconcilers.tailnet import plan as plans
 from tsoperator.reconcilers.tailnet.plan import Observed
 from tsoperator.reconcilers.tailnet.probe import probe
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.clock import loop_time
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.memory import Memory
@@ -96,7 +96,7 @@ def tailnet_kind(
     tailnets: Tailnets,
     factory: TailnetFactory,
     operator_id: Callable[[], str],
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = loop_time,
 ) -> Kind[Observed]:
     """Return the `Kind` of Tailnets, which tries their credentials.
 
