@@ -271,7 +271,7 @@ RELAY_PORT: Final = 41641
 # The name of the nameserver's objects. tsnameserver.records has the names of its records.
 NAMESERVER: Final = "nameserver"
 
-# Condition types.
+# Condition types. Of the conditions of one object, the causes come before their effects.
 CONDITION_PROXY_READY: Final = "TailscaleProxyReady"
 CONDITION_NAMESERVER_READY: Final = "NameserverReady"
 CONDITION_CLUSTER_DNS_CONFIGURED: Final = "ClusterDNSConfigured"

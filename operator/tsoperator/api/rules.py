@@ -50,7 +50,7 @@ def server_address(server: str) -> tuple[str, int]:
         return str(ipaddress.ip_address(server)), _DNS_PORT
     except ValueError:
         parts = urlsplit(f"//{server}")
-        if parts.netloc != server:
+        if parts.netloc != server or parts.username is not None or parts.port == 0:
             raise
         return str(ipaddress.ip_address(parts.hostname or "")), parts.port or _DNS_PORT
 

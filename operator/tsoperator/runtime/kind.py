@@ -2,8 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from typing import Any, Generic, TypeVar
 
@@ -87,10 +86,14 @@ class KindReconciler(Generic[Observed]):
         obj = (kind.resource and self._cache.get(kind.resource, key)) or {}
         looked = kind.look(key, obj)
         observed: Observed = await looked if isawaitable(looked) else looked
-        plan = kind.plan(obj, observed)
-        if isinstance(plan, Question):
-            plan = plan.then(await plan.ask())
-        refused = partial(kind.refused, observed)
+        decision = kind.plan(obj, observed)
+        if isinstance(decision, Question):
+            decision = decision.then(await decision.ask())
+        plan = replace(decision, by=self.name)
+
+        def refused(parent: Object, refusal: Refusal) -> Plan:
+            return replace(kind.refused(observed, parent, refusal), by=self.name)
+
         stored = await self._applier.act(obj, plan, refused)
         if not obj:
             for note in plan.notes:  # there is no object to write an Event on

@@ -219,16 +219,11 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report on *obj*: an Event for each of *notes*, and then the desired *status*, as in a Plan.
-
-    *by* is the name of the reconciler, if two reconcilers report on the object. It keeps their warnings apart: neither
-    of the two ends the warnings of the other one.
-    """
+    """A report on *obj*: an Event for each of *notes*, and then the desired *status*, as in a Plan."""
 
     obj: Object
     status: Object | None = None
     notes: Sequence[Note] = ()
-    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +240,11 @@ class Plan:
 
     *error* is raised when all of this is done, so that the object is retried. *way_out* tells the user what to do if a
     control server refuses one of the steps for good. *outline* describes the proxy of the object, if the object should
-    have one. *by* is as in a Report. A plan that isn't *whole* doesn't name all faults of the object, because it waits
-    for something, or reports only one refusal.
+    have one. A plan that isn't *whole* doesn't name all faults of the object, because it waits for something, or
+    reports only one refusal.
+
+    *by* is the name of the reconciler, which the `KindReconciler` adds. If two reconcilers report on one object, it
+    keeps their warnings apart: neither of the two ends the warnings of the other one.
     """
 
     hold: str = ""
@@ -286,7 +284,7 @@ def reports_of(parent: Object, plan: Plan) -> Iterator[tuple[Object, Plan]]:
     if parent:
         yield parent, plan
     for each in plan.reports:
-        yield each.obj, Plan(notes=each.notes, status=each.status, error=plan.error, whole=plan.whole, by=each.by)
+        yield each.obj, Plan(notes=each.notes, status=each.status, error=plan.error, whole=plan.whole, by=plan.by)
 
 
 def earliest(*seconds: float | None) -> float | None:

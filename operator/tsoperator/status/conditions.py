@@ -6,22 +6,18 @@ from typing import Final, NamedTuple
 
 from tsoperator.api import names
 from tsoperator.api.conditions import FALSE, TRUE, conditions_of
-from tsoperator.api.crds import DEFINITIONS
 from tsoperator.api.objects import Object
 
-OURS: Final = (
-    names.CONDITION_PROXY_READY,
-    names.CONDITION_EGRESS_VALID,
-    names.CONDITION_EGRESS_CONFIGURED,
-    names.CONDITION_EGRESS_READY,
-    names.CONDITION_INGRESS_VALID,
-    names.CONDITION_INGRESS_CONFIGURED,
-    *(condition for definition in DEFINITIONS for condition in definition.conditions),
+OURS: Final = tuple(
+    value
+    for name, value in vars(names).items()
+    if name.startswith("CONDITION_") and value != names.CONDITION_PROXYGROUP_AVAILABLE
 )
 """The types of the operator's conditions that say whether an object is served.
 
-They are in the order of cause and effect. If several conditions of an object are false, the first of them says why the
-object isn't served, and the others follow from it. If all are true, the message of the last one is used.
+They are in the order of the names module, in which causes come before effects. If several conditions of an object are
+false, the first of them says why the object isn't served, and the others follow from it. If all are true, the message
+of the last one is used.
 """
 
 _RANK: Final = {type_: rank for rank, type_ in enumerate(OURS)}

@@ -202,8 +202,10 @@ def test_a_dns_server_is_an_address_with_or_without_a_port(server: str, address:
     assert server_address(server) == address
 
 
-@pytest.mark.parametrize("server", ["kube-dns", "192.0.2.1:70000", "192.0.2.1/24", ""])
-def test_the_address_of_a_dns_server_is_no_name_and_no_network(server: str) -> None:
+@pytest.mark.parametrize(
+    "server", ["kube-dns", "192.0.2.1:70000", "192.0.2.1:0", "me@192.0.2.1:53", "192.0.2.1/24", ""]
+)
+def test_the_address_of_a_dns_server_is_no_name_and_no_network_and_has_a_port_from_1_to_65535(server: str) -> None:
     with pytest.raises(ValueError, match=r"IPv4 or IPv6 address|out of range"):
         server_address(server)
 

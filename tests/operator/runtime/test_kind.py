@@ -12,6 +12,7 @@ from tsoperator.api.objects import TAILNET, Key, Object, key_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import KubeError
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.journal import Journal
 from tsoperator.runtime.kind import Kind, KindReconciler
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Child, Decision, DeleteDevice, Note, Plan, Question, Refusal, Report
@@ -38,6 +39,9 @@ class Ground:
     """The reports of the decision about `MANY`, a key that names no object."""
     called: list[str] = field(default_factory=list)
     reconciler: KindReconciler[int] = field(init=False)
+    other: KindReconciler[int] = field(init=False)
+    """The reconciler of another kind, which reports on the same objects."""
+    journal: Journal = field(init=False)
 
     def kind(self) -> Kind[int]:
         def look(key: Key, _obj: Object) -> int:
@@ -70,7 +74,9 @@ def name_of(obj: Object) -> str:
 @pytest.fixture
 async def ground(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
     cache, made = Cache(sources(OPERATOR_NAMESPACE)), Ground()
-    made.reconciler = KindReconciler(made.kind(), cache, applier(client, cache, Tailnets([])))
+    acting = applier(client, cache, Tailnets([]))
+    made.reconciler, made.journal = KindReconciler(made.kind(), cache, acting), acting.journal
+    made.other = KindReconciler(replace(made.kind(), name="other"), cache, acting)
     sim.store.create(kinds.TAILNET, LAB)
     async with running(cache.follow(client)):
         await cache.synced()
@@ -102,6 +108,24 @@ async def test_the_status_of_an_object_is_written_before_its_reconcile_waits(gro
     with pytest.raises(Pending):
         await ground.reconcile(Plan(status=READY, error=Pending(asyncio.get_running_loop().create_future())))
     assert ground.called == ["acted lab 3", "reported lab 3"]
+
+
+async def test_the_warning_of_one_kind_lasts_until_this_kind_reports_on_the_object_without_it(
+    sim: ClusterSim, ground: Ground
+) -> None:
+    def warnings() -> list[str]:
+        return [each.reason for each in ground.journal.warnings(sim.store.get(kinds.TAILNET, *KEY))]
+
+    ground.decision = Plan(steps=[Child(CHILD)])
+    sim.faults.fail(Failure(403, verb="create", plural="serviceaccounts"))
+    with pytest.raises(KubeError):
+        await ground.other.reconcile(KEY)
+    await ground.reconcile(Plan(notes=[Note("Warning", "Left", "a Pod")]))
+    await ground.reconcile(Plan())
+    assert warnings() == ["Refused"]
+    ground.decision = Plan()
+    await ground.other.reconcile(KEY)
+    assert warnings() == []
 
 
 async def test_an_event_about_an_object_that_is_gone_is_only_logged(

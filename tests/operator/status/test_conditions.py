@@ -4,9 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from tsoperator.api import names
 from tsoperator.api.objects import Object
-from tsoperator.status.conditions import OURS, judge, judge_conditions
+from tsoperator.status.conditions import judge, judge_conditions
 
 CONDITIONS = Path(__file__).resolve().parents[3] / "docs" / "conditions.md"
 _ROW = re.compile(r"^\| `(\w+)` \| (False|Unknown|True) \| (.*?) \|$")
@@ -14,11 +13,6 @@ _ROW = re.compile(r"^\| `(\w+)` \| (False|Unknown|True) \| (.*?) \|$")
 
 def told(type_: str, status: str, reason: str = "Told") -> Object:
     return {"type": type_, "status": status, "reason": reason, "message": "words"}
-
-
-def test_every_condition_of_the_operator_is_judged_except_proxygroup_available() -> None:
-    ours = {value for name, value in vars(names).items() if name.startswith("CONDITION_")}
-    assert ours - {*OURS} == {names.CONDITION_PROXYGROUP_AVAILABLE}
 
 
 @pytest.mark.parametrize(

@@ -12,27 +12,26 @@ from tsoperator.api.objects import Object, key_of
 from tsoperator.check.findings import OBJECTS, Finding, failed
 from tsoperator.status.conditions import ours
 
-_OF_CONDITIONS: Final = """
-    AWSConfigInvalid AdmissionPoliciesUnsupported BlockDamaged CachedNegativeAnswer ClusterResourcesNotReady
-    ConnectorCreating ConnectorCreationFailed ConnectorInvalid ConnectorTerminating ControlServerUnreachable
-    CorefileMissing CorefileUnreadable EgressSvcInvalid EndpointsPending ForwardingLoop ImageTooOld
-    IngressSvcInvalid IngressSvcNoBackendsConfigured InvalidAddress InvalidOAuth InvalidSecret InvalidZone
-    KubeAPIServerProxyInvalid KubeAPIServerProxyNoBackends MultipleDNSConfigsPresent NameserverCreationFailed
-    NameserverInvalid NameserverPending NoAddress NoAnswer NoAnswerOverTCP NoProxiesConfigured NoReplicas NoZone
-    NodeCacheInFront NotAsked NotForwarded NotPermitted NotReadyToRouteTraffic NotWritten PeerRelayCreationFailed
-    PeerRelayInvalid PeerRelayTerminating PlatformMissing PlatformUnknown PodsPending ProxyClassInvalid ProxyFailed
-    ProxyGroupCreating ProxyGroupCreationFailed ProxyGroupInvalid ProxyGroupNotFound ProxyGroupNotReady
-    ProxyGroupPolicyFailed ProxyGroupPolicyInvalid ProxyGroupTailnetUnavailable ProxyGroupTerminating ProxyInvalid
-    ProxyPending ProxyTerminating QuestionRefused RecorderCreating RecorderCreationFailed RecorderInvalid
-    RecorderTailnetUnavailable RecorderTerminating RecordsMissing ServerFailure StubDomainsUnreadable TailnetChanged
-    TailnetInUse TailnetInvalid TailnetUnavailable TooManyNames UnknownImage UnsupportedByControlServer
-    UpstreamImage WrongAddress ZoneTaken
+_OF_EVENTS_ALONE: Final = """
+    ACMEAccountNotShared ACMEAccountsPendingDeletion APIServerProxyFailed AuthKeyDelayed AuthKeyReissued
+    CertificateMissing CertificateNameTaken CertificateNotRenewed CertificatePending CertificateReady
+    ClusterNameTaken ConfigMapFull CustomTSEnvVar DNSConfigKept DNSConfigNotRemoved DeletionBlocked
+    DeviceApprovalNeeded EgressGateFailed ExposesTailnetDevice ExternalNameOverwritten FunnelIgnored
+    FunnelNeedsPolicy HTTPSNotEnabled HostsNotApproved INVALIDSERVICE IgnoredAnnotation IgnoredField
+    IgnoredIngressClass IgnoredLabel IgnoredLoadBalancerClass IgnoredTLSHosts IgnoredTLSSecret IgnoredVariable
+    IngressReachable InvalidHostname InvalidIngressBackend InvalidIngressConfiguration InvalidName InvalidTags
+    InvalidTailscaleService KindNotServed LabelTaken NameHeld NameNotTakenOver NameTakenOver NoClusterName
+    NoCredentials NoGracefulShutdown NoOperatorDevice NoValidBackends PathUndefined PodNotWaitedFor
+    PreflightFailed ProxyClassNotWritten ProxyGroupFull ProxyImageTooOld ProxyPortChanged RecordsNotWritten
+    ResourceClaimsIgnored RoutesNotAccepted SharedTailscaleService StorageEndpointInvalid StorageIncomplete
+    StubDomainOverwritten TagsChanged TagsRefused TailscaleServiceFailed TargetGone TargetNotFound
+    UnsupportedPathPattern UnsupportedPathTypeExact
 """
-OF_CONDITIONS: Final = frozenset(_OF_CONDITIONS.split())
-"""The reasons of conditions that are False or Unknown, as docs/conditions.md lists them.
+OF_EVENTS_ALONE: Final = frozenset(_OF_EVENTS_ALONE.split())
+"""The reasons that an Event can have although no condition shows them, as docs/conditions.md lists them.
 
-We leave out a Warning with one of these reasons if its object has conditions, because they show whether the fault is
-still there. The list doesn't have the reasons that an Event can have although no condition shows them.
+We leave out a Warning with any other reason if its object has conditions, because they show whether the fault is still
+there.
 """
 
 WARNINGS: Final = f"type=Warning,reportingComponent={COMPONENT}"
@@ -60,7 +59,7 @@ def check_warnings(events: Iterable[Object], objects: Iterable[Object]) -> Itera
 def _is_in_condition(event: Object, obj: Object) -> bool:
     """Tell whether a condition of *obj* shows the fault in *event*, or would show it if the fault still existed."""
     conditions, reason = ours(obj), event.get("reason", "")
-    return bool(conditions) and (reason in OF_CONDITIONS or reason in {each.get("reason") for each in conditions})
+    return bool(conditions) and (reason not in OF_EVENTS_ALONE or reason in {each.get("reason") for each in conditions})
 
 
 def _time(event: Object) -> str:

@@ -52,9 +52,6 @@ from tsoperator.runtime.plan import Child, Deletion, Note, Patch, Plan, Refusal,
 from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes, nameserver_zones, shown_zones, tailnet_zones
 
-NAME: Final = "DNSRecords"
-"""The name of the `Kind` of records in metrics and in the log."""
-
 DEFAULT_LIMITS: Final = Limits()
 
 Render = Callable[[Part], str]
@@ -130,12 +127,12 @@ def plan(observed: Observed, settings: Settings, limits: Limits = DEFAULT_LIMITS
     surplus = [configmap for shard, configmap in sorted(found.items()) if shard >= len(parts)]
     # A surplus ConfigMap that has changed since the cache got it is perhaps needed again, so it isn't deleted.
     gone = [Deletion(CONFIGMAP, configmap, unchanged=True) for configmap in surplus if not is_deleting(configmap)]
-    return Plan(steps=[*(write for write in reversed(writes) if write), *gone], reports=[Report(dnsconfig, by=NAME)])
+    return Plan(steps=[*(write for write in reversed(writes) if write), *gone], reports=[Report(dnsconfig)])
 
 
 def failed(dnsconfig: Object, refusal: Refusal) -> Plan:
     """Return the plan that says by an Event on the DNSConfig why the records could not be written."""
-    return Plan(reports=[Report(dnsconfig, notes=[Note("Warning", "RecordsNotWritten", refusal.message)], by=NAME)])
+    return Plan(reports=[Report(dnsconfig, notes=[Note("Warning", "RecordsNotWritten", refusal.message)])])
 
 
 def _shown_before(dnsconfig: Object, live: _Live, settings: Settings) -> Collection[str]:

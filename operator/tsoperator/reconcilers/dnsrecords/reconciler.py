@@ -76,7 +76,7 @@ def dnsrecords(
         return plans.failed(observed.dnsconfig or {}, refusal)
 
     gathering = Gathering(0.02)
-    return Kind(None, view.watches, view.look, plan, refused, view.written, name=plans.NAME, gathering=gathering)
+    return Kind(None, view.watches, view.look, plan, refused, view.written, name="DNSRecords", gathering=gathering)
 
 
 class _View:

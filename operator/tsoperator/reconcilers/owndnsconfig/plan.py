@@ -10,9 +10,6 @@ from tsoperator.dns.nameserver import OWN_NAME, is_operators
 from tsoperator.runtime.plan import Creation, Deletion, Note, Plan, Refusal, Report
 from tsoperator.settings import Settings
 
-NAME: Final = "owndnsconfig"
-"""The name of this `Kind` in metrics and in the log."""
-
 NOT_REMOVED: Final = "DNSConfigNotRemoved"
 """The reason of the Event on a DNSConfig that the operator has made, but isn't permitted to delete."""
 
@@ -38,7 +35,7 @@ def plan(observed: Observed, settings: Settings) -> Plan:
         return Plan(requeue_after=_UNSEEN_AGAIN)
     if not settings.makes_dnsconfig:
         made = [each for each in observed.dnsconfigs if is_operators(each) and not is_deleting(each)]
-        reports = [Report(each, by=NAME) for each in observed.dnsconfigs]  # to end an earlier warning
+        reports = [Report(each) for each in observed.dnsconfigs]  # to end an earlier warning
         return Plan(steps=[Deletion(DNSCONFIG, each) for each in made], reports=reports)
     return Plan() if observed.dnsconfigs else Plan(steps=[Creation(own_dnsconfig())])
 
@@ -55,7 +52,7 @@ def failed(refusal: Refusal) -> Plan:
         "nobody asks for this DNSConfig of the operator any more (dns.enabled of the chart, OPERATOR_DNS_ENABLED), and "
         f"the API server doesn't let the operator delete it: delete it yourself. {refusal.message}"
     )
-    return Plan(reports=[Report(step.obj, notes=[Note("Warning", NOT_REMOVED, message)], by=NAME)])
+    return Plan(reports=[Report(step.obj, notes=[Note("Warning", NOT_REMOVED, message)])])
 
 
 def own_dnsconfig() -> Object:

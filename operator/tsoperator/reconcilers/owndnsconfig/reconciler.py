@@ -24,7 +24,7 @@ def owndnsconfigs(cache: Cache, settings: Settings) -> Kind[plans.Observed]:
     """Return the `Kind` of the DNSConfig that the operator makes by itself. It has a single key."""
     view = _View(cache, settings)
     watches: Watches = {START: view.keys, DNSCONFIG: view.keys}
-    return Kind(None, watches, view.look, view.plan, view.refused, view.acted, name=plans.NAME)
+    return Kind(None, watches, view.look, view.plan, view.refused, view.acted, name="owndnsconfig")
 
 
 class _View:

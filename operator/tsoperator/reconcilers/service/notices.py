@@ -29,19 +29,18 @@ from tsoperator.proxy.annotations import TAILNET_OF_A_GROUP, Vocabulary, ignored
 from tsoperator.reconcilers.service.ask import Ask, ServiceMode
 from tsoperator.runtime.plan import Note, Plan
 
+_OF_A_DEVICE: Final = (ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP, ANNOTATION_TAILNET_TARGET_IP_DEPRECATED)
+"""The annotations that name the target of an egress Service."""
+_OF_A_PROXY: Final = (ANNOTATION_HOSTNAME, ANNOTATION_TAGS, *_OF_A_DEVICE, PROXY_CLASS, PROXY_GROUP)
+"""The annotations that configure a proxy, or name its target."""
+
 VOCABULARY: Final = Vocabulary(
     "Service",
     known=(
         ANNOTATION_CLUSTER_DNS,
         ANNOTATION_EXPOSE,
         ANNOTATION_FUNNEL,
-        ANNOTATION_HOSTNAME,
-        ANNOTATION_TAGS,
-        ANNOTATION_TAILNET_FQDN,
-        ANNOTATION_TAILNET_IP,
-        ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,
-        PROXY_CLASS,
-        PROXY_GROUP,
+        *_OF_A_PROXY,
     ),
     switches=(ANNOTATION_EXPOSE, ANNOTATION_FUNNEL),
     opt_outs=(ANNOTATION_CLUSTER_DNS,),
@@ -56,10 +55,6 @@ VOCABULARY: Final = Vocabulary(
 )
 """The annotations of Services that the operator reads."""
 
-_OF_A_PROXY: Final = {*VOCABULARY.known} - {ANNOTATION_EXPOSE, ANNOTATION_FUNNEL, ANNOTATION_CLUSTER_DNS}
-"""The annotations that configure a proxy, or name its target."""
-_OF_A_DEVICE: Final = (ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP, ANNOTATION_TAILNET_TARGET_IP_DEPRECATED)
-"""The annotations that name the target of an egress Service."""
 _OF_A_GROUP: Final = {
     ANNOTATION_HOSTNAME: "spec.hostnamePrefix",
     ANNOTATION_TAGS: "spec.tags",
@@ -122,7 +117,7 @@ def _without_effect(ask: Ask) -> Iterator[tuple[str, str]]:
 def _idle(ask: Ask) -> str:
     """Return a message if a Service configures a proxy but asks for none; empty if not."""
     there = annotations(ask.service)
-    given = sorted(_OF_A_PROXY & there.keys())
+    given = sorted(there.keys() & _OF_A_PROXY)
     if not given or ANNOTATION_EXPOSE in there:
         return ""
     if empty := next((name for name in _OF_A_DEVICE if name in there), ""):

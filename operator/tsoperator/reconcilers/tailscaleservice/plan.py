@@ -202,4 +202,4 @@ def _taken(stranger: Object) -> Note:
 
 
 def _report(holder: LabelClaim, *notes: Note) -> Report:
-    return Report(holder.obj, notes=notes, by=PARENT)
+    return Report(holder.obj, notes=notes)

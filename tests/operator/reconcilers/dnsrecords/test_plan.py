@@ -41,7 +41,7 @@ METADATA: Object = {
 }
 UP = Record(FQDN, ("192.0.2.1",), ())
 BOTH = Record(FQDN, ("192.0.2.1",), ("2001:db8::1",))
-RIGHT = Plan(steps=[], reports=[Report(DNSCONFIG_OBJ, by="DNSRecords")])
+RIGHT = Plan(steps=[], reports=[Report(DNSCONFIG_OBJ)])
 """The plan for ConfigMaps that are correct already: it has no steps."""
 
 
@@ -412,4 +412,4 @@ def test_without_a_dnsconfig_the_plan_of_the_records_writes_nothing() -> None:
 def test_a_refused_write_of_the_records_is_reported_by_an_event() -> None:
     refusal = Refusal("no ConfigMaps for you")
     notes = [Note("Warning", "RecordsNotWritten", "no ConfigMaps for you")]
-    assert plans.failed(DNSCONFIG_OBJ, refusal) == Plan(reports=[Report(DNSCONFIG_OBJ, notes=notes, by="DNSRecords")])
+    assert plans.failed(DNSCONFIG_OBJ, refusal) == Plan(reports=[Report(DNSCONFIG_OBJ, notes=notes)])
