@@ -26,12 +26,12 @@ from clustersim.store import Store
 from clustersim.tailnet import Device, NewKey, Tailnets
 from clustersim.traffic import MUTATING, Request
 from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY
-from tsoperator.api.names import LABEL_PARENT_NAME, LABEL_PARENT_TYPE, PARENT_RECORDER
+from tsoperator.api.names import PARENT_NAMESERVER
 from tsoperator.api.objects import (
     CONFIGMAP,
+    DNSCONFIG,
     EVENT,
     POD,
-    RECORDER,
     SECRET,
     SERVICE,
     STATEFULSET,
@@ -52,7 +52,7 @@ from tsoperator.kube.client import USER_AGENT, KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import NotFound
 from tsoperator.runtime.clock import utc_now
-from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.ownership import OWNER_TYPES, Owner
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 
@@ -86,6 +86,7 @@ _NAMESERVER = ((objects.DEPLOYMENT, "nameserver"), (objects.SERVICE, "nameserver
 _OTHERS = (objects.NODE, objects.POD, objects.REPLICASET, objects.ENDPOINTSLICE)  # never written by the operator
 _CONTROLLED = (objects.STATEFULSET, objects.DEPLOYMENT, objects.ADMISSIONPOLICY)  # only controllers write their status
 _MEANT = ("namespace", "name", "uid", "labels", "finalizers", "ownerReferences", "deletionTimestamp")
+_PARENT_TYPES = {**OWNER_TYPES, DNSCONFIG: PARENT_NAMESERVER}
 _CONTROLLERS_NOTES = "deployment.kubernetes.io/"
 
 Value = TypeVar("Value")
@@ -234,21 +235,10 @@ class World:
 
     async def children(self, resource: Resource, parent: Object) -> list[Object]:
         """Return the children of *parent* with the kind *resource*."""
-        if parent["kind"] == RECORDER.kind:
-            wanted = Owner(PARENT_RECORDER, key_of(parent)).labels
-            return (
-                await self.api.list(resource, NAMESPACE, ",".join(f"{name}={value}" for name, value in wanted.items()))
-            ).items
-        kind = {
-            "Service": "svc",
-            "Ingress": "ingress",
-            "DNSConfig": "nameserver",
-            "Connector": "connector",
-            "ProxyGroup": "proxygroup",
-            "PeerRelay": "peerrelay",
-        }[parent["kind"]]
-        selector = f"{LABEL_PARENT_TYPE}={kind},{LABEL_PARENT_NAME}={key_of(parent).name}"
-        return (await self.api.list(resource, NAMESPACE, selector)).items
+        wanted = Owner(_PARENT_TYPES[resource_of(parent)], key_of(parent)).labels
+        return (
+            await self.api.list(resource, NAMESPACE, ",".join(f"{name}={value}" for name, value in wanted.items()))
+        ).items
 
     async def proxy(self, parent: Object) -> Proxy | None:
         """Return the proxy of *parent* once all its children exist and its Pod is ready; None before that."""
