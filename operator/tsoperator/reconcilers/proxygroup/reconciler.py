@@ -76,7 +76,7 @@ def proxygroups(proxies: Proxies, hosting: HostingView) -> Kind[Seen[Ask, plans.
         children = (key for each in (old, new) if each is not None for key in view.keys_of_service(each))
         return {*children, *changes.of_claimant(old, new), *changes.of_backend(old, new)}
 
-    owned = (CONFIGMAP, POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, SERVICEMONITOR, STATEFULSET)
+    owned = (CONFIGMAP, POD, ROLE, ROLEBINDING, SERVICEMONITOR, STATEFULSET)
     watches: Watches = {
         PROXYGROUP: Comparison(changes.of_group),
         **dict.fromkeys(owned, view.parent_keys),
