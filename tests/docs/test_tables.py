@@ -46,7 +46,7 @@ OTHERS = """
 
 @cache
 def nodes() -> tuple[ast.AST, ...]:
-    """Return the syntax nodes of the operator's sources, without kube/ and check/, which contain other reasons."""
+    """Return the syntax nodes of the operator's sources but kube/ and check/, which have reasons of other programs."""
     paths = (path for path in PACKAGE.rglob("*.py") if not {PACKAGE / "kube", PACKAGE / "check"} & {*path.parents})
     return tuple(node for path in paths for node in ast.walk(ast.parse(path.read_text())))
 

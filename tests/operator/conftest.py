@@ -1,4 +1,4 @@
-"""The worlds of the loop tests."""
+"""Fixtures with a cluster, simulated or real, for the tests that run the whole operator on it."""
 
 import os
 from collections.abc import AsyncIterator

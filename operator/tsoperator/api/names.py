@@ -271,7 +271,8 @@ RELAY_PORT: Final = 41641
 # The name of the nameserver's objects. tsnameserver.records has the names of its records.
 NAMESERVER: Final = "nameserver"
 
-# Condition types. Of the conditions of one object, the causes come before their effects.
+# Condition types. tsoperator.status.conditions reads all of them. Their order is its order: of the conditions of one
+# object, causes come before effects.
 CONDITION_PROXY_READY: Final = "TailscaleProxyReady"
 CONDITION_NAMESERVER_READY: Final = "NameserverReady"
 CONDITION_CLUSTER_DNS_CONFIGURED: Final = "ClusterDNSConfigured"

@@ -76,7 +76,7 @@ class OperatorPlace:
 
     @property
     def namespaces(self) -> list[str]:
-        """The namespaces in which we look for the operator, in this order."""
+        """The namespaces in which we look for the operator, the most likely one first."""
         return [self.named] if self.named else [*dict.fromkeys(filter(None, (self.hint, NAMESPACE)))]
 
 

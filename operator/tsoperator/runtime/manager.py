@@ -153,7 +153,10 @@ class Manager:
         feeds: Mapping[Signal, Feed] = MappingProxyType({}),
         times: ResyncTimes | None = None,
     ) -> None:
-        """Listen to *cache* for changes of the objects that are watched, and to *feeds* for those of signals."""
+        """Listen to *cache* for changes of the objects that are watched, and to *feeds* for those of signals.
+
+        Raises ValueError if two *reconcilers* have the same name.
+        """
         self._cache = cache
         self._reconcilers = reconcilers
         self._metrics = metrics
@@ -166,6 +169,8 @@ class Manager:
         self._stands_by = False
         watching: defaultdict[Resource | Signal, list[_Watch]] = defaultdict(list)
         for reconciler in reconcilers:
+            if reconciler.name in self._queues:
+                raise ValueError(f"two reconcilers are called {reconciler.name!r}: give one of them another name")
             queue = WorkQueue(observe_wait=metrics.wait_observer(reconciler.name))
             self._queues[reconciler.name] = queue
             metrics.follow(reconciler.name, queue)

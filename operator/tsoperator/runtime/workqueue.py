@@ -31,7 +31,7 @@ class Backoff:
         return min(self.first * 2.0**doublings, self.cap) * self.jitter()
 
 
-_SHORTEST_DELAY = 1e-6  # s: rounding can leave a tiny rest of a wait, and a timer for it would end too early again
+_SHORTEST_REQUEUE = 0.001  # s: a timer can fire that much too early, and one for the rest of its wait again and again
 
 
 def _observe_nothing(_seconds: float) -> None:
@@ -104,7 +104,8 @@ class WorkQueue:
     def requeue(self, key: Key, seconds: float | None) -> None:
         """Add *key* when *seconds* have passed. This replaces an earlier `requeue` or `retry`.
 
-        With None, *key* isn't added, and an earlier `requeue` or `retry` is only cancelled.
+        The key waits for at least a millisecond, unless *seconds* are 0. With None, *key* isn't added, and an earlier
+        `requeue` or `retry` is only cancelled.
 
         The caller has just reconciled *key* with success. A retry can be cancelled, because this reconcile began after
         the failed one and looked at everything anew. A change that was announced while the reconcile ran isn't
@@ -113,7 +114,7 @@ class WorkQueue:
         if timer := self._requeued.pop(key, None):
             timer.handle.cancel()
         if seconds is not None:
-            self._schedule(self._requeued, key, seconds)
+            self._schedule(self._requeued, key, max(seconds, _SHORTEST_REQUEUE) if seconds > 0 else 0.0)
 
     def retry(self, key: Key, backoff: Backoff | None = None, at_least: float = 0.0) -> None:
         """Count a failure of *key*, and add it again after *backoff*, or after the back-off of the queue.
@@ -160,7 +161,7 @@ class WorkQueue:
             self.add(key)
             return
         loop = asyncio.get_running_loop()
-        due = loop.time() + max(seconds, _SHORTEST_DELAY)
+        due = loop.time() + seconds
         if timer := timers.get(key):
             if timer.due <= due:
                 return

@@ -21,7 +21,7 @@ def settings_for(*arguments: str) -> Settings:
 
 
 def record(recording: Recording, seconds: int, **counts: int) -> None:
-    """Record *seconds* of a run, each with a hundred right answers in 1 to 100 ms, and with the other *counts*."""
+    """Record *seconds* of a run. Each has a hundred right answers in 1 to 100 ms, and *counts* of other results."""
     start = recording.next_turn - SECOND
     recording.begin(start)
     for number in range(1, seconds + 1):

@@ -47,8 +47,9 @@ async def idle_for(seconds: float) -> None:
     """Change nothing for that many *seconds*. Fail if the operator writes meanwhile, or misses a later change."""
     async with new_world(SimOptions(bookmark_interval=2 * RESYNC)) as world, running_operator(world):
         scenes = await populate(world)
-        await world.settled(after=PATIENCE)  # then an Event says that the certificate of an Ingress is missing
         rest_kubelets()
+        first = await world.writes_during(asyncio.sleep(PATIENCE))  # an Event says that an Ingress lacks a certificate
+        assert first == {("tsoperator", "create", "events"): 1}
         assert not await world.writes_during(asyncio.sleep(seconds))
         for scene in scenes:
             for edit in scene.kind.edits.values():

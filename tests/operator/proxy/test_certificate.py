@@ -54,6 +54,7 @@ def test_an_event_says_that_a_certificate_is_missing_has_arrived_or_was_not_rene
 ) -> None:
     found = told(certificate, missed_for)
     assert [(note.type, note.reason) for note in found.notes] == reasons
+    assert [note.once for note in found.notes] == [reason == PENDING for reason in reasons]
     assert found.requeue_after == requeue_after
 
 

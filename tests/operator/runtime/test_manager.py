@@ -152,6 +152,11 @@ async def test_a_mapper_that_compares_objects_gets_the_old_and_the_new_object_at
         await until(lambda: late.keys == reconciler.keys[1:])
 
 
+def test_two_reconcilers_with_the_same_name_are_an_error_because_they_would_share_a_queue() -> None:
+    with pytest.raises(ValueError, match="two reconcilers are called 'configmaps'"):
+        new_manager(Noting(by_name), Noting(by_team))
+
+
 async def test_existing_new_and_deleted_objects_are_reconciled_by_the_reconciler_of_their_kind(
     sim: ClusterSim, client: KubeClient
 ) -> None:

@@ -52,6 +52,14 @@ async def test_a_waiting_worker_gets_an_added_key_unless_the_worker_is_cancelled
         queue.done(A)
 
 
+@in_virtual_time
+async def test_a_key_waits_for_a_millisecond_after_a_requeue_for_a_shorter_time() -> None:
+    queue = WorkQueue()
+    await asyncio.sleep(1)  # to a time at which the clock can't advance by the requeue's time
+    queue.requeue(A, 1e-17)
+    assert await handed_out_at(queue, 2) == [(A, 1.001)]
+
+
 def test_the_back_off_doubles_up_to_a_cap_and_is_shorter_by_a_random_part_of_up_to_a_tenth() -> None:
     assert [STEADY.delay(n) for n in (0, 1, 2, 13, 14, 10_000)] == [0.005, 0.01, 0.02, 40.96, 60, 60]
     assert Backoff(first=1, jitter=lambda: 0.5).delay(3) == 4

@@ -31,6 +31,7 @@ def told(type_: str, status: str, reason: str = "Told") -> Object:
         ([("NameserverReady", "Unknown", "NotAsked"), ("ClusterDNSReady", "True", "B")], "waiting", "NotAsked"),
         ([("NameserverReady", "True", "A"), ("ClusterDNSReady", "True", "B")], "ok", "B"),
         ([("Progressing", "False", "Other"), ("ConnectorReady", "True", "B")], "ok", "B"),
+        ([("ProxyGroupReady", "True", "A"), ("ProxyGroupAvailable", "True", "B")], "ok", "A"),
     ],
 )
 def test_an_object_is_judged_by_its_first_false_condition_else_by_an_unknown_one_else_by_its_last_one(

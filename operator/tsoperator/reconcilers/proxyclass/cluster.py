@@ -32,7 +32,7 @@ class NodePorts:
         """The range of the cluster's node ports; None if it isn't known yet."""
 
     async def find(self) -> None:
-        """Ask the API server for the range, and set `asked`, even if the answer doesn't tell the range.
+        """Ask the API server for the range of node ports. Set `asked`, even if the answer doesn't name a range.
 
         Raises KubeError if the API server can't be asked now.
         """

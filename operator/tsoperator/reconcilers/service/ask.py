@@ -167,7 +167,7 @@ class Ask:
 
 
 def parse(service: Object, settings: Settings) -> Ask:
-    """Return the requests in *service*, which need not be valid."""
+    """Return the requests of the user in *service*, also those that are invalid."""
     given, spec, key = annotations(service), service["spec"], key_of(service)
     type_, name = spec.get("type"), spec.get("externalName", "")
     class_ = spec.get("loadBalancerClass")

@@ -341,7 +341,10 @@ class _Mappers:
         return found | {*self._world.known()}
 
     def _keys_of(self, obj: Object) -> Iterator[Key]:
-        """Yield the keys of the label that *obj* asks for; if its group is missing, those in all tailnets."""
+        """Yield the key of the Tailscale Service that *obj*, an Ingress or a Service, asks for.
+
+        If the ProxyGroup of *obj* is missing, its tailnet isn't known. Then yield the key in each tailnet.
+        """
         yield from self._in_group(annotations(obj)[PROXY_GROUP], (label_of(obj),))
 
     def _in_group(self, name: str, found: Iterable[str]) -> set[Key]:
