@@ -46,8 +46,7 @@ def test_the_dns_benchmark_measures_each_contestant_in_each_round(bench: Bench) 
 def test_in_the_dns_benchmark_the_answers_of_the_echo_server_count_as_right(bench: Bench) -> None:
     measuring = replace(bench, installed=Installed.find({Kind.ECHO}, None))
     (row,) = measuring.run(Scenario("saturated", "Saturated", Load(0.1), 1, (ECHO,)))
-    assert row.best.sent > 100
-    assert (row.best.wrong, row.best.lost) == (0, 0)
+    assert (row.best.sent > 0, row.best.wrong, row.best.lost) == (True, 0, 0)
 
 
 FLOOD, GONE = (
