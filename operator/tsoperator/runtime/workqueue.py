@@ -31,7 +31,7 @@ class Backoff:
         return min(self.first * 2.0**doublings, self.cap) * self.jitter()
 
 
-_SHORTEST_REQUEUE = 0.001  # s: a timer can fire that much too early, and one for the rest of its wait again and again
+_SHORTEST_REQUEUE = 0.001  # s: a timer can fire that much too early, and so can one for the rest of the wait
 
 
 def _observe_nothing(_seconds: float) -> None:
