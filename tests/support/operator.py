@@ -236,9 +236,8 @@ class World:
     async def children(self, resource: Resource, parent: Object) -> list[Object]:
         """Return the children of *parent* with the kind *resource*."""
         wanted = Owner(_PARENT_TYPES[resource_of(parent)], key_of(parent)).labels
-        return (
-            await self.api.list(resource, NAMESPACE, ",".join(f"{name}={value}" for name, value in wanted.items()))
-        ).items
+        selector = ",".join(f"{name}={value}" for name, value in wanted.items())
+        return (await self.api.list(resource, NAMESPACE, selector)).items
 
     async def proxy(self, parent: Object) -> Proxy | None:
         """Return the proxy of *parent* once all its children exist and its Pod is ready; None before that."""

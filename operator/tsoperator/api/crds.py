@@ -13,16 +13,12 @@ from typing import Any, Final
 import yaml
 
 from tsoperator.api.names import (
-    CONDITION_CLUSTER_DNS_CONFIGURED,
     CONDITION_CLUSTER_DNS_READY,
     CONDITION_CONNECTOR_READY,
-    CONDITION_KUBE_APISERVER_CONFIGURED,
-    CONDITION_KUBE_APISERVER_VALID,
     CONDITION_NAMESERVER_READY,
     CONDITION_PEERRELAY_READY,
     CONDITION_PROXYCLASS_READY,
     CONDITION_PROXYGROUP_READY,
-    CONDITION_PROXYGROUPPOLICY_READY,
     CONDITION_RECORDER_READY,
     CONDITION_TAILNET_READY,
 )
@@ -62,15 +58,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The parts from which we make the CRD of one kind, and the types of the *conditions* of the kind's objects.
-
-    The *conditions* say whether an object is served. They are sorted from causes to effects: if one condition is false
-    because another one is false, the other one comes first.
-    """
+    """The parts from which we make the CRD of one kind."""
 
     resource: Resource
     model: type[CustomResource]
-    conditions: tuple[str, ...]
     columns: tuple[Column, ...]
     short_names: tuple[str, ...] = ()
     required: tuple[str, ...] = ("spec",)
@@ -98,7 +89,6 @@ DEFINITIONS: Final = (
     Definition(
         CONNECTOR,
         Connector,
-        (CONDITION_CONNECTOR_READY,),
         columns=(
             Column("SubnetRoutes", ".status.subnetRoutes"),
             Column("IsExitNode", ".status.isExitNode"),
@@ -113,7 +103,6 @@ DEFINITIONS: Final = (
     Definition(
         DNSCONFIG,
         DNSConfig,
-        (CONDITION_NAMESERVER_READY, CONDITION_CLUSTER_DNS_CONFIGURED, CONDITION_CLUSTER_DNS_READY),
         columns=(
             Column("NameserverIP", ".status.nameserver.ip"),
             _status_of("Ready", CONDITION_NAMESERVER_READY),
@@ -126,7 +115,6 @@ DEFINITIONS: Final = (
     Definition(
         PEERRELAY,
         PeerRelay,
-        (CONDITION_PEERRELAY_READY,),
         columns=(AGE, _reason_of(CONDITION_PEERRELAY_READY), Column("Endpoints", ".status.endpoints[*].address")),
         short_names=("pr",),
         required=("metadata", "spec"),
@@ -134,13 +122,11 @@ DEFINITIONS: Final = (
     Definition(
         PROXYCLASS,
         ProxyClass,
-        (CONDITION_PROXYCLASS_READY,),
         columns=(_reason_of(CONDITION_PROXYCLASS_READY), AGE),
     ),
     Definition(
         PROXYGROUP,
         ProxyGroup,
-        (CONDITION_PROXYGROUP_READY, CONDITION_KUBE_APISERVER_VALID, CONDITION_KUBE_APISERVER_CONFIGURED),
         columns=(
             _reason_of(CONDITION_PROXYGROUP_READY),
             Column("URL", ".status.url"),
@@ -155,7 +141,6 @@ DEFINITIONS: Final = (
     Definition(
         PROXYGROUPPOLICY,
         ProxyGroupPolicy,
-        (CONDITION_PROXYGROUPPOLICY_READY,),
         columns=(AGE,),
         short_names=("pgp",),
         required=("metadata", "spec"),
@@ -163,14 +148,12 @@ DEFINITIONS: Final = (
     Definition(
         RECORDER,
         Recorder,
-        (CONDITION_RECORDER_READY,),
         columns=(_reason_of(CONDITION_RECORDER_READY), Column("URL", '.status.devices[?(@.url != "")].url'), AGE),
         short_names=("rec",),
     ),
     Definition(
         TAILNET,
         Tailnet,
-        (CONDITION_TAILNET_READY,),
         columns=(AGE, _reason_of(CONDITION_TAILNET_READY)),
         short_names=("tn",),
         required=("metadata", "spec"),
