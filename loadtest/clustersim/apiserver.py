@@ -31,6 +31,8 @@ _COLLECTION_VERBS = {"GET": "list", "POST": "create", "DELETE": "deletecollectio
 _PROPAGATIONS = ("", "Background", "Foreground")
 _MAX_BODY = 16 * 1024 * 1024
 _WATCH_SECONDS = 1800.0
+_BACKLOG = 1024
+"""More connections than an operator opens at once for its watches: the kernel delays those beyond this by a second."""
 
 
 class ApiServer:
@@ -67,7 +69,7 @@ class ApiServer:
         runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
         await runner.setup()
         try:
-            await web.TCPSite(runner, host, port).start()
+            await web.TCPSite(runner, host, port, backlog=_BACKLOG).start()
             address, bound = runner.addresses[0][:2]
             yield f"http://[{address}]:{bound}" if ":" in address else f"http://{address}:{bound}"
         finally:

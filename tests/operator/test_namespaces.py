@@ -240,6 +240,7 @@ async def test_the_operator_can_watch_more_namespaces_than_a_client_usually_has_
         new_world(SimOptions(namespaces=("default", "kube-system", NAMESPACE, *many))) as world,
         running_operator(world, watch_namespaces=tuple(many)),
     ):
-        await world.apply(*(at(name, egress(f"db-{name}", f"{name}.{DOMAIN}")) for name in (many[0], many[-1])))
-        await world.eventually(lambda: all_served(world, egress(f"db-{many[0]}"), egress(f"db-{many[-1]}")))
+        services = [at(name, egress(f"db-{name}", f"{name}.{DOMAIN}")) for name in (many[0], many[-1])]
+        await world.apply(*services)
+        await world.eventually(lambda: all_served(world, *services))
         assert world.sim.requests[USER_AGENT, "watch", "services"] == len(many) + 1
