@@ -100,7 +100,7 @@ class Stage:
         assert not written, written  # pytest explains the assertions of test modules only
 
     async def play(self, taken: Sequence[Step]) -> set[str]:
-        """Start the operator, let it settle, and take the steps; return all objects from before the steps."""
+        """Start the operator, let it settle, and take the steps. Return `everything` from before the steps."""
         await self.start()
         await self.world.settled()
         before = everything(self.world)

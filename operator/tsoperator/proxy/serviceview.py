@@ -26,10 +26,9 @@ class ServiceView:
 
     @property
     def is_shown(self) -> bool:
-        """True if *service* is the Tailscale Service as the tailnet has it now, or None because the tailnet has none.
+        """True if *service* shows the present state of the tailnet. None as *service* means that the tailnet has none.
 
-        If there is a *refusal* as well, the control server has refused to change the Tailscale Service. The change is
-        the *step* of the refusal.
+        If there is a *refusal* as well, the control server refused the change that the *step* of the refusal describes.
         """
         return self.pending is None and (self.refusal is None or self.refusal.step is not None)
 

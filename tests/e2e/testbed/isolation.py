@@ -43,7 +43,10 @@ exec sleep infinity
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """A machine within the machine: its name, its first process with the pid outside, and the folder of its files."""
+    """A machine within the machine: its name, its first process, and the folder of its files.
+
+    The pid of *first* is the one that processes outside see.
+    """
 
     name: str
     first: Process

@@ -91,7 +91,7 @@ class Ground:
 
     @property
     def hosts(self) -> dict[str, Host]:
-        """The present reports of the device about the Tailscale Services that it hosts, by their names."""
+        """The latest report of this device about each Tailscale Service that it hosts, by the name of the Service."""
         reports = {name: self.tailnet.services.hosts(name) for name in ADVERTISED}
         return {name: hosts[self.node_id] for name, hosts in reports.items() if self.node_id in hosts}
 

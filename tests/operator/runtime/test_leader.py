@@ -323,7 +323,7 @@ LIVES = st.builds(Life, st.lists(FATES, max_size=25), st.floats(1, 60), st.float
 
 
 async def live(server: LeaseServer, diary: Diary, number: int, life: Life) -> None:
-    """Lead once for some time. Unless that ended in a crash, lead again whenever leadership was lost."""
+    """Live as candidate *number*: stand for election, and again after each loss of the Lease, until the crash."""
     link = Link(server, life.fates)
     seconds = life.work
     for term in range(1000):

@@ -256,7 +256,7 @@ async def test_a_proxy_takes_its_name_over_from_a_dead_device(tailnet: Tailnet, 
 
 
 async def held(tailnet: Tailnet, step: TakeName, words: str) -> None:
-    """Check that *step* doesn't give a device its name, and that *words* in the finding say why the holder keeps it."""
+    """Check that *step* leaves a name with the device that holds it. The finding gives the reason in *words*."""
     before = dict(tailnet.control.devices)
     await tailnet.change(step)
     failed = tailnet.failures[step.device, NAME]

@@ -94,7 +94,8 @@ def status(group: Object, children: Children, problem: Refusal | None = None, ap
 def _api_conditions(group: Object, api: APIHosting, replicas: int) -> Iterator[Object]:
     """Yield the two further conditions of a group that offers the Kubernetes API.
 
-    The condition about its name stays as it is while the operator doesn't know whether the group can have the name.
+    One condition says whether the group has a valid name in the tailnet. This condition stays as it is until the
+    operator knows whether the group can have the name.
     """
     generation, obstacle = generation_of(group), api_obstacle(api)
     if obstacle is not None and obstacle.reason in (INVALID_SERVICE, LABEL_TAKEN, UNSUPPORTED):

@@ -1,4 +1,4 @@
-"""The plans for the operator's own device, and the problems that keep the operator from registering it."""
+"""The plans by which the operator adds its own device to the tailnet, and the problems that prevent this."""
 
 import asyncio
 from collections.abc import Sequence
