@@ -1,7 +1,7 @@
 """The children of a parent: the labels that mark them, and the indexes that find them."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tsoperator.api.names import (
@@ -208,6 +208,9 @@ def owned_keys(child: Object, owner_type: str, namespace: str) -> Iterable[Key]:
 
     The labels of an object outside of the operator's *namespace* name no parent.
     """
+    found = labels(child)
+    if _labels_name_parent(found) and found.get(LABEL_PARENT_TYPE) != owner_type:
+        return ()  # most changes concern children of another type, and each change is given to the mapper of each type
     owner = parent_of(child, namespace)
     return (owner.key,) if owner and owner.type == owner_type else ()
 
@@ -287,13 +290,17 @@ def first(objects: Iterable[Object]) -> Object | None:
 
 def _labelled_owner(child: Object) -> Owner | None:
     found = labels(child)
-    name = found.get(LABEL_PARENT_NAME)
-    if found.get(LABEL_MANAGED) != MANAGED or not name:
+    if not _labels_name_parent(found):
         return _recorder_of(child)
     type_ = found.get(LABEL_PARENT_TYPE, "")
     # The children of such owners don't have this label, so ignore it if somebody has put it there.
     namespace = "" if type_ in _WITHOUT_NAMESPACE else found.get(LABEL_PARENT_NAMESPACE, "")
-    return Owner(type_, Key(namespace, name))
+    return Owner(type_, Key(namespace, found[LABEL_PARENT_NAME]))
+
+
+def _labels_name_parent(found: Mapping[str, str]) -> bool:
+    """Tell whether the labels *found* name a parent other than a Recorder, whose children have labels of their own."""
+    return found.get(LABEL_MANAGED) == MANAGED and bool(found.get(LABEL_PARENT_NAME))
 
 
 def _recorder_of(child: Object) -> Owner | None:
