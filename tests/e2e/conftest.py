@@ -24,6 +24,7 @@ from tests.e2e.testbed import control
 from tests.e2e.testbed.bed import Bed, brought_up
 from tests.e2e.testbed.control import SECOND
 from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.lock import locked
 from tests.e2e.testbed.management import Management, replace_client
 from tests.e2e.testbed.network import DNS_SERVICE
 from tests.e2e.testbed.paths import Paths
@@ -82,11 +83,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="session")
 def bed() -> Iterator[Bed]:
-    """A bed that is up."""
+    """A bed that is up, and that no other run of the tests uses."""
     found = Bed(Paths.from_environment())
     with ExitStack() as stack:
         was_up = found.runs
         try:
+            # Two runs would change the same objects, and fail for no reason that either of them shows.
+            stack.enter_context(locked(found.paths.work / "tests", "the end-to-end tests"))
             stack.enter_context(brought_up(found))
         except BedError as problem:
             pytest.exit(f"no testbed: {problem}", returncode=1)  # otherwise each test would report the same problem

@@ -59,5 +59,5 @@ def _services(bed: Bed, tailnet: Tailnet) -> str:
 def _write(file: Path, look: Callable[[], str]) -> None:
     try:
         file.write_text(look())
-    except BedError as error:
-        file.write_text(f"could not be had: {error}\n")
+    except (BedError, KeyError) as error:  # KeyError: the bed has failed before it made the machine
+        file.write_text(f"could not be had: {type(error).__name__}: {error}\n")
