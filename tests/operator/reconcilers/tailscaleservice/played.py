@@ -269,7 +269,7 @@ def _config(obj: Object, cache: Cache, view: HostingView) -> Object:
         has_label = claim.counts and view.holder(tailnet_of(obj), claim.label) is not None
         is_holder = has_label and view.holder(tailnet_of(obj), claim.label).rank == claim.rank  # type: ignore[union-attr]
         is_ours = is_owned(view.world.service(tailnet_of(obj), claim.label), view.world.operator_id())
-        if (is_holder and is_ours) or (claim.wrong and claim.name in before.names):
+        if (is_holder and is_ours) or (claim.may_be_kept and claim.name in before.names):
             if claim.is_web:
                 served[claim.name] = {"TCP": {"443": {"HTTPS": True}}}
             else:

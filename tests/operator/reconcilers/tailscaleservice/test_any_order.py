@@ -144,7 +144,7 @@ class Orders:
         there = {each["metadata"]["name"] for each in self.scene.sim.store.list(objects.PROXYGROUP)}
         for label in LABELS:
             on_it = [each for each in claims if each.label == label]
-            held = winner(each for each in on_it if each.group in there)
+            held = winner(each for each in on_it if each.group in there and not each.wrong)
             is_reserved = any(
                 each.group not in there or (each.wrong and has_finalizer(each.obj, each.finalizer)) for each in on_it
             )
@@ -195,6 +195,8 @@ async def remains(names: Sequence[str]) -> None:
 ORDERS = {
     "the older claim goes": ["make a", "make b", "pause", "delete a"],
     "a Service takes an Ingress's label": ["make a", "make c", "pause", "label a y"],
+    "an invalid claim that was never served": ["make a", "spoil a"],
+    "an invalid claim that was served": ["make a", "pause", "spoil a"],
     "an invalid claim of a missing group": ["make a", "pause", "lose ing", "spoil a", "pause", "mend a"],
     "two groups of one label": ["make a", "make b", "pause", "move a new", "lose ing"],
     "forced": ["make a", "pause", "force a", "make b"],
