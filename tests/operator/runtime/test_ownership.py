@@ -83,6 +83,9 @@ def test_owned_keys_finds_a_parent_of_the_wanted_kind_for_a_child_in_the_operato
     child, foreign = (obj(SERVICE, Key(namespace, "ts-db"), labels=LABELS) for namespace in ("tailscale", "default"))
     assert [list(owned_keys(child, kind, "tailscale")) for kind in ("svc", "ingress")] == [[OWNER.key], []]
     assert list(owned_keys(foreign, "svc", "tailscale")) == []
+    of_recorder = {**Owner("recorder", Key("", "rec")).labels, "tailscale.com/parent-resource-type": "svc"}
+    recorders = obj(SERVICE, Key("tailscale", "rec"), labels=of_recorder)
+    assert [list(owned_keys(recorders, kind, "tailscale")) for kind in ("recorder", "svc")] == [[Key("", "rec")], []]
     assert (is_child(child, "tailscale"), is_child(foreign, "tailscale")) == (True, False)
     assert list(within("tailscale", by_owner)(foreign)) == []
     assert list(within("default", by_owner)(foreign)) == [str(OWNER)]

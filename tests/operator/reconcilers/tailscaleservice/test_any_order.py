@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tsoperator.api.names import PROXY_GROUP
 from tsoperator.api.objects import INGRESS, Object, has_finalizer
 from tsoperator.api.owners import joined, left
-from tsoperator.group.claims import claim_of, winner
+from tsoperator.group.claims import LabelClaim, claim_of, winner
 from tsoperator.kube.errors import AlreadyExists, NotFound
+from tsoperator.proxy.hosting import hosted
 
 from tests.operator.reconcilers.tailscaleservice.played import (
     SETTINGS,
@@ -133,6 +134,11 @@ class Orders:
         found = [*store.list(objects.INGRESS), *store.list(objects.SERVICE)]
         return [each for each in found if each["metadata"]["name"] in USERS]
 
+    def _is_kept(self, claim: LabelClaim) -> bool:
+        """Tell whether *claim*, which is invalid, keeps its label because its group has served the label so far."""
+        config = self.scene.sim.store.find(objects.CONFIGMAP, OPERATOR_NAMESPACE, f"{claim.group}-ingress-config")
+        return claim.may_be_kept and claim.name in hosted(config).names
+
     def owners(self) -> dict[str, set[str]]:
         """Return the IDs of the operators that should own the Tailscale Service of each label.
 
@@ -144,7 +150,7 @@ class Orders:
         there = {each["metadata"]["name"] for each in self.scene.sim.store.list(objects.PROXYGROUP)}
         for label in LABELS:
             on_it = [each for each in claims if each.label == label]
-            held = winner(each for each in on_it if each.group in there and not each.wrong)
+            held = winner(each for each in on_it if each.group in there and (not each.wrong or self._is_kept(each)))
             is_reserved = any(
                 each.group not in there or (each.wrong and has_finalizer(each.obj, each.finalizer)) for each in on_it
             )
