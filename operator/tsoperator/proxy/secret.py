@@ -27,9 +27,9 @@ from tsoperator.proxy.entries import ProxyReport, read_report
 from tsoperator.proxy.hosting import HostReport, read_host_report
 from tsoperator.proxy.replica import ReplicaSecrets
 from tsoperator.proxy.secretdata import (
-    CONFIG_FILE,
     auth_key_in,
     certificates,
+    config_version,
     device_in,
     file_names,
     fqdn_in,
@@ -152,7 +152,7 @@ def slim(secret: Object) -> Object:
         _LOGIN_URL: text_in(profile, "ControlURL") if reports_by_state else text_in(config, "ServerURL"),
         _HOSTNAME: text_in(config, "Hostname"),
         _ACCEPTS_ROUTES: config.get("acceptRoutes") is True,
-        _CONFIGS: [name for name in data if CONFIG_FILE.fullmatch(name)],
+        _CONFIGS: [name for name in data if config_version(name) is not None],
         _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
         _STATE_DEVICE: device_in(profile),
         _STATE_FQDN: fqdn_in(profile) if reports_by_state else "",

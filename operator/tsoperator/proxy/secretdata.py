@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from tsoperator.api.names import (
@@ -16,13 +17,22 @@ from tsoperator.api.objects import Object
 from tsoperator.proxy.stored import json_or_empty, text, text_in
 from tsoperator.proxy.x509 import Validity, validity
 
-CONFIG_FILE: Final = re.compile(r"cap-(\d+)\.hujson")
-"""The pattern of the key of a config. The number in the key is the capability version of the oldest image for it."""
+_CONFIG_FILE: Final = re.compile(r"cap-(\d+)\.hujson")
+
+
+@lru_cache(maxsize=256)  # the Secrets of all proxies have the same keys, and are read at each change
+def config_version(name: str) -> int | None:
+    """Return the number in the key *name* of a config; None if it is another key.
+
+    The number is the capability version of the oldest image that reads the config.
+    """
+    match = _CONFIG_FILE.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def newest_config(data: Mapping[str, str]) -> Object:
     """Return the newest config in the *data* of a whole Secret; empty if there is none."""
-    found = {int(match[1]): name for name in data if (match := CONFIG_FILE.fullmatch(name))}
+    found = {version: name for name in data if (version := config_version(name)) is not None}
     return json_or_empty(text(data, found[max(found)] if found else K8S_PROXY_CONFIG_KEY))
 
 
@@ -33,7 +43,7 @@ def file_names(data: Mapping[str, str]) -> Sequence[str]:
     key is from an early version of the Go operator. No proxy reads that file, so it is left out.
     """
     named = (SERVE_CONFIG_KEY, K8S_PROXY_CONFIG_KEY)
-    found = [name for name in data if name in named or CONFIG_FILE.fullmatch(name)]
+    found = [name for name in data if name in named or config_version(name) is not None]
     return found or [name for name in (AUTH_KEY_FILE,) if name in data]
 
 

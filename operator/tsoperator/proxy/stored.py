@@ -5,7 +5,6 @@ A value that can't be read counts as empty.
 
 import base64
 import binascii
-import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,9 +18,10 @@ def text(data: Mapping[str, str], name: str) -> str:
     value = data.get(name)
     if not value:
         return ""
-    with contextlib.suppress(binascii.Error, UnicodeDecodeError):
-        return base64.b64decode(value).decode()
-    return ""
+    try:
+        return binascii.a2b_base64(value).decode()
+    except ValueError:
+        return ""
 
 
 def text_in(config: Object, name: str) -> str:
@@ -50,9 +50,10 @@ def json_or_empty(text: str) -> Object:
 
 def _json(text: str) -> Any:
     """Return the JSON value in *text*; None if *text* isn't JSON."""
-    with contextlib.suppress(ValueError):
+    try:
         return from_json(text)
-    return None
+    except ValueError:
+        return None
 
 
 def encoded(files: Mapping[str, str]) -> dict[str, str]:
