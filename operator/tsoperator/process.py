@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -16,6 +17,12 @@ from tsoperator.runtime.leader import LeadershipLost
 from tsoperator.runtime.serving import ListenError
 from tsoperator.settings import InvalidSetting, Settings, read_settings
 
+_YOUNG = 10_000
+"""The number of new objects after which Python looks for cycles among them.
+
+Nearly all objects of the operator end without that. With Python's own number, 700, it would use 2 % of the CPU.
+"""
+
 
 def run_operator() -> int:
     """Run the operator with the settings in the environment, and return the exit code."""
@@ -27,6 +34,7 @@ def run_operator() -> int:
     start_logging(settings.log_level, settings.log_format)
     for warning in settings.warnings:
         logging.getLogger("tsoperator").warning("%s", warning)
+    gc.set_threshold(_YOUNG)
     # uvloop spends a third less CPU than asyncio's own loop on watches, because its TLS is compiled. But it loses the
     # end of a stream if the peer closes the connection while reading is paused. Only watches pause, and after a loss,
     # the next watch goes on from the last event that came.
