@@ -53,8 +53,10 @@ def by_certificate(obj: Object) -> Iterable[str]:
     empty if *obj* doesn't belong to a certificate. It is also empty if the name of *obj* isn't the domain in its
     labels, because somebody else made such an object.
     """
-    found, name = labels(obj), key_of(obj).name
+    found = labels(obj)
+    if LABEL_DOMAIN not in found and found.get(LABEL_SECRET_TYPE) != SECRET_TYPE_CERTS:
+        return ()
+    name = key_of(obj).name
     label, dot, _ = name.partition(".")
-    is_one = LABEL_DOMAIN in found or found.get(LABEL_SECRET_TYPE) == SECRET_TYPE_CERTS
     is_named = bool(dot) and found.get(LABEL_DOMAIN) in (None, label_value(name))
-    return (label,) if is_one and is_named and may_be_certificates(obj) else ()
+    return (label,) if is_named and may_be_certificates(obj) else ()

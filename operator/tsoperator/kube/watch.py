@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import cache
 
 from tsoperator.api.objects import Object, Resource, labels
 from tsoperator.kube.client import KubeClient, ObjectList, Rest, WatchTimes
@@ -31,11 +32,10 @@ class Selection:
         object, the result is False.
         """
         metadata = obj["metadata"]
-        wanted = dict(term.partition("=")[::2] for term in self.label_selector.split(",") if term)
         return (
             self.field_selector in ("", f"metadata.name={metadata['name']}")
             and self.namespace in ("", metadata.get("namespace", ""))
-            and wanted.items() <= labels(obj).items()
+            and all(labels(obj).get(name) == value for name, value in _wanted(self.label_selector))
         )
 
     def __str__(self) -> str:
@@ -163,6 +163,13 @@ async def updates(
                 failures = 0
             failures += 1
             await asyncio.sleep(_delay(selection, pace, failures, error))
+
+
+@cache
+def _wanted(label_selector: str) -> tuple[tuple[str, str], ...]:
+    """Return the names and values of the labels that *label_selector* asks for."""
+    terms = (term.partition("=") for term in label_selector.split(",") if term)
+    return tuple((name, value) for name, _, value in terms)
 
 
 def version_number(version: str) -> int:

@@ -35,7 +35,8 @@ def contains(live: Any, desired: Any) -> bool:
         return desired in ("", {}, [])
     if isinstance(desired, dict):
         return isinstance(live, dict) and all(
-            contains(_comparable(name, live.get(name)), _comparable(name, value)) for name, value in desired.items()
+            live.get(name) == value or contains(_comparable(name, live.get(name)), _comparable(name, value))
+            for name, value in desired.items()
         )
     if isinstance(desired, list):
         return (

@@ -127,9 +127,11 @@ class _Watch:
     def changed(self, old: Object | None, new: Object | None) -> None:
         """Enqueue the keys that the change from *old* to *new* concerns."""
         if isinstance(self.mapper, Comparison):
-            self.enqueue(self.mapper.keys(old, new))
+            keys = self.mapper.keys(old, new)
         else:
-            self.enqueue([*(self.mapper(old) if old else ()), *(self.mapper(new) if new else ())])
+            keys = [*(self.mapper(old) if old else ()), *(self.mapper(new) if new else ())]
+        if keys:  # most changes concern no key of most reconcilers
+            self.enqueue(keys)
 
     def enqueue(self, keys: Iterable[Key]) -> None:
         """Enqueue *keys*, each of them once."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tsoperator.api.names import (
     ADMISSION_EGRESS,
@@ -135,7 +136,8 @@ class Owner:
 
 def owner_of(child: Object) -> Owner | None:
     """Return the owner that the labels of *child* name; None if they name none, or a ProxyGroup serves the parent."""
-    return None if labels(child).get(PROXY_GROUP) else _labelled_owner(child)
+    found = labels(child)
+    return None if found.get(PROXY_GROUP) else _labelled_owner(found)
 
 
 def parent_title(child: Object) -> str:
@@ -146,7 +148,8 @@ def parent_title(child: Object) -> str:
 
 def grouped_owner_of(child: Object) -> Owner | None:
     """Return the parent for which *child* was made, such as a Service; None unless a ProxyGroup serves that parent."""
-    return _labelled_owner(child) if labels(child).get(PROXY_GROUP) else None
+    found = labels(child)
+    return _labelled_owner(found) if found.get(PROXY_GROUP) else None
 
 
 def metrics_owner_of(child: Object) -> Owner | None:
@@ -158,7 +161,7 @@ def metrics_owner_of(child: Object) -> Owner | None:
     kind = _PARENTS.get(found.get(LABEL_PROXY_TYPE, ""))
     if found.get(LABEL_MANAGED) != MANAGED or kind is None:
         return None
-    return Owner(kind, Key(found.get(LABEL_PROXY_PARENT_NAMESPACE, ""), found.get(LABEL_PROXY_PARENT_NAME, "")))
+    return _owner(kind, found.get(LABEL_PROXY_PARENT_NAMESPACE, ""), found.get(LABEL_PROXY_PARENT_NAME, ""))
 
 
 def within(namespace: str, index: Callable[[Object], Iterable[str]]) -> Callable[[Object], Iterable[str]]:
@@ -195,7 +198,7 @@ def parent_of(child: Object, namespace: str) -> Owner | None:
     """
     if child["metadata"].get("namespace", "") != namespace:
         return None
-    return _labelled_owner(child) or metrics_owner_of(child)
+    return _labelled_owner(labels(child)) or metrics_owner_of(child)
 
 
 def is_child(obj: Object, namespace: str) -> bool:
@@ -224,7 +227,7 @@ def is_marked(obj: Object) -> bool:
     """
     if {ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME} & annotations(obj).keys() or _MARKS & labels(obj).keys():
         return True
-    if _recorder_of(obj) is not None:
+    if _recorder_of(labels(obj)) is not None:
         return True
     if obj["kind"] in (ADMISSIONPOLICY.kind, ADMISSIONBINDING.kind):
         name = key_of(obj).name
@@ -240,7 +243,7 @@ def is_anothers(obj: Object, owner: Owner) -> bool:
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             return (reference["kind"].lower(), reference["name"]) != (owner.type, owner.key.name)
-    named = _labelled_owner(obj) or metrics_owner_of(obj)
+    named = _labelled_owner(labels(obj)) or metrics_owner_of(obj)
     return named not in (None, owner)
 
 
@@ -288,14 +291,19 @@ def first(objects: Iterable[Object]) -> Object | None:
     return min(found, key=lambda obj: (is_deleting(obj), by_age(obj)))
 
 
-def _labelled_owner(child: Object) -> Owner | None:
-    found = labels(child)
+@lru_cache(maxsize=8192)  # each change of a child asks for its owner several times
+def _owner(type_: str, namespace: str, name: str) -> Owner:
+    return Owner(type_, Key(namespace, name))
+
+
+def _labelled_owner(found: Mapping[str, str]) -> Owner | None:
+    """Return the owner that the labels *found* name; None if they name none."""
     if not _labels_name_parent(found):
-        return _recorder_of(child)
+        return _recorder_of(found)
     type_ = found.get(LABEL_PARENT_TYPE, "")
     # The children of such owners don't have this label, so ignore it if somebody has put it there.
     namespace = "" if type_ in _WITHOUT_NAMESPACE else found.get(LABEL_PARENT_NAMESPACE, "")
-    return Owner(type_, Key(namespace, found[LABEL_PARENT_NAME]))
+    return _owner(type_, namespace, found[LABEL_PARENT_NAME])
 
 
 def _labels_name_parent(found: Mapping[str, str]) -> bool:
@@ -303,8 +311,7 @@ def _labels_name_parent(found: Mapping[str, str]) -> bool:
     return found.get(LABEL_MANAGED) == MANAGED and bool(found.get(LABEL_PARENT_NAME))
 
 
-def _recorder_of(child: Object) -> Owner | None:
-    """Return the Recorder that the labels of *child* name; None if they name none."""
-    found = labels(child)
+def _recorder_of(found: Mapping[str, str]) -> Owner | None:
+    """Return the Recorder that the labels *found* name; None if they name none."""
     name = found.get(LABEL_APP_INSTANCE)
-    return Owner(PARENT_RECORDER, Key("", name)) if name and RECORDERS.items() <= found.items() else None
+    return _owner(PARENT_RECORDER, "", name) if name and RECORDERS.items() <= found.items() else None

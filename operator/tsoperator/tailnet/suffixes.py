@@ -83,12 +83,15 @@ class KnownSuffixes:
 
     def _count(self, old: Object | None, new: Object | None) -> None:
         """Count the suffix that the proxy's Secret *new* reports, and no longer count the suffix that *old* reports."""
-        before = set(self._reported)
-        for secret, sign in ((old, -1), (new, 1)):
-            if secret is not None and (domain := domain_of(fqdn_of(secret))):
-                self._reported[Reported(login_url_of(secret), domain)] += sign
+        before, after = _report(old), _report(new)
+        if before == after:
+            return
+        known = set(self._reported)
+        for report, sign in ((before, -1), (after, 1)):
+            if report is not None:
+                self._reported[report] += sign
         self._reported = +self._reported
-        if before != set(self._reported):
+        if known != set(self._reported):
             self._tell()
 
     def _tell(self) -> None:
@@ -96,3 +99,10 @@ class KnownSuffixes:
         if known != self._told:
             self._told = known
             self.feed.announce()
+
+
+def _report(secret: Object | None) -> Reported | None:
+    """Return the suffix that a proxy's *secret* reports; None if it reports none."""
+    if secret is None or not (domain := domain_of(fqdn_of(secret))):
+        return None
+    return Reported(login_url_of(secret), domain)

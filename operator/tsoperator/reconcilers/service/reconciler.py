@@ -132,18 +132,19 @@ class _View:
         if hosting is not None:
             slices = self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, str(ask.key))
             hosting = replace(hosting, has_pods=has_ready_endpoint(slices))
-        observed = plans.Observed(
+        places = self._places(ask, children, own_name, suffixes, hosting)
+        return plans.Observed(
             children,
             self._proxies.proxy_class(ask.class_name),
             self._proxies.tailnet(OWN, ask.owner, children, ask.destination if ask.mode is ServiceMode.PROXY else ""),
-            places=self._places(ask, children, own_name, suffixes, hosting),
+            places=places,
             suffixes=suffixes,
             has_dnsconfig=elected(self._cache.all(DNSCONFIG)) is not None,
             holder=self._names.holder(ask.service),
             hosting=hosting,
             left=self._hosting.remainder(ask.service) if hosted.is_held(ask) and not is_hosted else None,
+            reverts=await self._reverts(ask, own_name, places),
         )
-        return replace(observed, reverts=await self._reverts(ask, own_name, observed.places))
 
     def _parse(self, service: Object) -> Ask:
         return parse(service, self._settings)
@@ -242,7 +243,10 @@ class _View:
         only when it has got its first ready endpoint, or lost all ready endpoints. In addition, this Service must claim
         a label at a ProxyGroup, or have claimed one earlier.
         """
-        of_places = (key for each in (old, new) if each for key in self._keys_of_slice(each))
+        there = [each for each in (old, new) if each]
+        if len(there) == 2 and labels(there[0]) == labels(there[1]):
+            del there[0]  # both states concern the same Service
+        of_places = (key for each in there for key in self._keys_of_slice(each))
         return [*of_places, *self._hosted.of_slice(old, new)]
 
     def _keys_of_slice(self, endpoint_slice: Object) -> Iterable[Key]:
