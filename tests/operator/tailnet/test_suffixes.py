@@ -76,10 +76,11 @@ async def scene(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Scene]:
 
 
 def report(scene: Scene, name: str, fqdn: str, url: str = "") -> None:
-    """Let a proxy report the name of its device."""
-    config = {"ServerURL": url or scene.sim.control_url}
-    data: dict[str, str | Object] = {"device_id": name, "device_fqdn": fqdn, "cap-107.hujson": config}
-    scene.sim.store.create(kinds.SECRET, whole_secret(name, data, {"tailscale.com/managed": "true"}))
+    """Let a proxy, which has its Secret already, report the name of its device."""
+    config = {"cap-107.hujson": {"ServerURL": url or scene.sim.control_url}}
+    scene.sim.store.create(kinds.SECRET, whole_secret(name, config, {"tailscale.com/managed": "true"}))
+    data = whole_secret(name, {"device_id": name, "device_fqdn": fqdn})["data"]
+    scene.sim.store.merge(kinds.SECRET, OPERATOR_NAMESPACE, name, {"data": data})
 
 
 async def test_the_suffix_of_a_tailnet_is_that_of_its_devices_and_is_announced_once(scene: Scene) -> None:

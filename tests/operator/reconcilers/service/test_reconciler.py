@@ -53,18 +53,24 @@ async def test_an_egress_service_is_ready_and_leads_to_its_proxy_as_soon_as_the_
     assert not await world.writes_when_left_alone()
 
 
-async def test_an_egress_service_becomes_ready_even_if_its_endpoint_appears_after_everything_else(world: World) -> None:
+@pytest.mark.parametrize("has_slice", [False, True])
+async def test_an_egress_service_becomes_ready_even_if_its_endpoint_appears_after_everything_else(
+    world: World, has_slice: bool
+) -> None:
     world.control.silent.add("default-db")  # the test writes the proxy's report itself
     await world.apply(egress())
     await world.becomes(lambda: world.reason(egress()), "ProxyPending")
     await world.settled()
     [service], [secret] = [await world.children(kind, egress()) for kind in (SERVICE, SECRET)]
     await world.change(secret, {"data": {"device_fqdn": b64encode(f"default-db.{DOMAIN}.".encode()).decode()}})
-    await world.settled()
-    assert await world.reason(egress()) == "ProxyPending"
     made = endpoint_slice(key_of(service).name, endpoint("2001:db8::1"))
     metadata = {"namespace": NAMESPACE, "name": "late", "labels": {**service["metadata"]["labels"], **labels(made)}}
-    await world.apply({**made, "metadata": metadata, "addressType": "IPv6", "ports": []})
+    late = {**made, "metadata": metadata, "addressType": "IPv6", "ports": []}
+    if has_slice:
+        await world.apply({**late, "endpoints": []})
+    await world.settled()
+    assert await world.reason(egress()) == "ProxyPending"
+    await (world.change(late, {"endpoints": late["endpoints"]}) if has_slice else world.apply(late))
     await world.becomes(lambda: world.reason(egress()), "ProxyCreated")
     assert await pointed(world)
 
