@@ -85,7 +85,7 @@ class Subscription:
 
 
 class History:
-    """The newest *window* changes, and the subscriptions to new changes."""
+    """The newest changes, at most *window* of them, and the subscriptions of those who want each new change."""
 
     def __init__(self, window: int) -> None:
         self.subscriptions: set[Subscription] = set()

@@ -14,7 +14,10 @@ MOMENT: Final = 0.3  # s
 
 
 async def run(store: Store) -> None:
-    """`MOMENT` seconds after each change of a policy, write the status of all policies. End when cancelled."""
+    """Write the status of all ValidatingAdmissionPolicies `MOMENT` seconds after each change of one of them.
+
+    End when cancelled.
+    """
     with store.subscribe(ADMISSIONPOLICY) as changes:
         while True:
             await asyncio.sleep(MOMENT)

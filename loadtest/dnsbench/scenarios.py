@@ -19,9 +19,9 @@ PEERS = (Kind.OURS, Kind.GO, Kind.NSD, Kind.KNOT)
 
 
 class Writes(Enum):
-    """The choices of a contestant: whether and where the benchmark writes changed records once a second.
+    """Whether the benchmark writes changed records once a second while it measures a contestant, and where.
 
-    With `NONE` it writes no changes, and with `SERVED` it writes them into the folder of the server.
+    With `NONE` it writes no changes. With `SERVED` it writes them into the folder that the contestant's server reads.
     """
 
     NONE = auto()
@@ -91,9 +91,9 @@ _SORTS = {
 
 
 def _sorts() -> tuple[Contestant, ...]:
-    """Return contestants with one sort of query each.
+    """Return the contestants that get queries of only one sort, such as hits.
 
-    For our two servers, there is a contestant for each sort. The other servers get only hits and misses.
+    Each of our two servers has a contestant for each sort. Each other server has one for hits, and one for misses.
     """
     ours = tuple(
         Contestant(f"{kind}, {sort}", kind, mix) for kind in (Kind.OURS, Kind.PYTHON) for sort, mix in _SORTS.items()

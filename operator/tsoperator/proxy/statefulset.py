@@ -169,9 +169,10 @@ def serves(statefulset: Object) -> bool:
 
 
 def egress_target(statefulset: Object) -> tuple[str, str]:
-    """Return the MagicDNS name and the address to which the Pods of *statefulset* forward.
+    """Return the device to which the Pods of *statefulset* forward, as its MagicDNS name or its address.
 
-    The name has no dot at its end. One of the two is empty. If the Pods don't forward to a device, both are empty.
+    The result has both, and one of them is empty. If the Pods don't forward to a device, both are empty. The name has
+    no dot at its end.
     """
     containers = statefulset["spec"]["template"]["spec"]["containers"]
     given = {each["name"]: each.get("value", "") for container in containers for each in container.get("env") or ()}

@@ -41,9 +41,9 @@ def plan(observed: Observed, settings: Settings) -> Plan:
 
 
 def failed(refusal: Refusal) -> Plan:
-    """Return the plan that writes an Event onto our DNSConfig, if the API server has refused to delete it.
+    """Return the plan that follows when the API server has refused a step.
 
-    For the refusal of another step, the plan is empty.
+    If it has refused to delete our DNSConfig, the plan writes an Event onto the DNSConfig. Otherwise, it is empty.
     """
     step = refusal.step
     if not isinstance(step, Deletion):

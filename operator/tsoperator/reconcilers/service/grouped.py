@@ -262,9 +262,9 @@ def _reached_notes(ask: Ask, live: Object) -> list[Note]:
 def _success_notes(ask: Ask, live: Object, ready: Object) -> list[Note]:
     """Return the Event that says where Pods reach the target of a Service, if the user hasn't been told that yet.
 
-    There is an Event only if the desired condition *ready* is True, and one of two things is true: The present
-    condition says that Pods reach the target elsewhere; or it isn't True, and doesn't say where they reach the target.
-    The end of a Pod's replacement causes no Event.
+    There is an Event only if the desired condition *ready* is True. If the present condition says where Pods reach the
+    target, there is an Event only if they now reach it elsewhere. If the present condition doesn't say where, there is
+    an Event only if it isn't True. The end of a Pod's replacement causes no Event.
     """
     before = next((each for each in ask.conditions if each["type"] == CONDITION_EGRESS_READY), None)
     (note,) = _reached_notes(ask, live)

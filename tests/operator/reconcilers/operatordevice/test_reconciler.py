@@ -10,7 +10,6 @@ from clustersim import objects as kinds
 from clustersim.faults import LOST, Failure
 from clustersim.sim import SimOptions
 from tsoperator.api.objects import SECRET, STATEFULSET, Key, Object, Resource, uid
-from tsoperator.group import grouptype
 
 from tests.support.manifests import backend, ingress, load_balancer, proxy_group
 from tests.support.objects import texts, whole_secret
@@ -23,12 +22,6 @@ POD_NAME = "operator-new"
 GROUP = proxy_group("pg", type="ingress")
 CLAIM = ingress(proxy_group="pg")
 OLD: dict[str, str | Object] = {"_current-profile": "profile-1a2b", "profile-1a2b": {"Config": {"NodeID": "nOLD"}}}
-
-
-@pytest.fixture(autouse=True)
-def _exposing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the operator make the proxies of ProxyGroups of type ingress in the same way as those of type egress."""
-    monkeypatch.setitem(grouptype.TYPES, "ingress", grouptype.EGRESS)
 
 
 @asynccontextmanager
